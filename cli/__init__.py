@@ -1,0 +1,1 @@
+"""The commands: one thin file each; nothing but parsing, calling, printing."""

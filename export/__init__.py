@@ -1,0 +1,1 @@
+"""What leaves kt: the C++ header and other formats."""

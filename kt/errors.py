@@ -1,0 +1,71 @@
+"""Every error that kt reports to a person.
+
+A `KtError` says what went wrong and where (`message`), and what to do next (`hint`). Each class fixes one exit code
+of the command line. Anything that is not a `KtError` is a bug and surfaces as a traceback.
+
+    KtError                 1  failure
+    ├─ InputError           2  usage, or a bad input file
+    ├─ NoValidConfiguration 3  some shape has no valid configuration
+    ├─ NoUsableGpu          4  no usable GPU
+    ├─ BudgetEnded          5  the budget ended with shapes untuned
+    ├─ CacheError           1  the cache cannot be read or written
+    └─ CompilerUnavailable  1  NVRTC or its headers are missing or do not fit
+"""
+
+__all__ = [
+    "BudgetEnded",
+    "CacheError",
+    "CompilerUnavailable",
+    "InputError",
+    "KtError",
+    "NoUsableGpu",
+    "NoValidConfiguration",
+]
+
+
+class KtError(Exception):
+    """A failure with one clear message.
+
+    Args:
+        message: what failed, where, and the limit that was met.
+        hint: what to do about it; shown on a line of its own.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(KtError):
+    """A command line, shapes file or search space that cannot be used as it is."""
+
+    exit_code = 2
+
+
+class NoValidConfiguration(KtError):
+    """At least one shape ended without a verified configuration."""
+
+    exit_code = 3
+
+
+class NoUsableGpu(KtError):
+    """A GPU was asked for and none can be used."""
+
+    exit_code = 4
+
+
+class BudgetEnded(KtError):
+    """The budget of the run ended before every shape was tuned."""
+
+    exit_code = 5
+
+
+class CacheError(KtError):
+    """The cache file is damaged, foreign, newer than this kt, locked or not writable."""
+
+
+class CompilerUnavailable(KtError):
+    """NVRTC cannot be loaded, lacks its headers, or does not know the architecture."""

@@ -1,0 +1,1 @@
+"""What may vary: one YAML file per kernel family, loaded, checked and enumerated."""

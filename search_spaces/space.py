@@ -1,0 +1,139 @@
+"""The value types of a search space: `SearchSpace`, `Constraint`, `LaunchRule`, `Config`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kt.search_spaces.expression import Expression
+
+__all__ = ["Config", "Constraint", "Launch", "LaunchRule", "SearchSpace", "Value"]
+
+Value = int | str
+
+
+@dataclass(frozen=True)
+class Config:
+    """One choice of every parameter of a family.
+
+    Attributes:
+        family: the kernel family, e.g. "simt".
+        parameters: compile-time choices as (name, value), in the order of the space's file.
+        runtime: run-time arguments as (name, value); they cost no compile.
+    """
+
+    family: str
+    parameters: tuple[tuple[str, Value], ...]
+    runtime: tuple[tuple[str, Value], ...] = ()
+
+    def as_dict(self) -> dict[str, Value]:
+        """Both kinds of choice by name."""
+        return dict(self.parameters + self.runtime)
+
+    @property
+    def identity(self) -> str:
+        """A canonical text; equal configurations have equal texts, whatever the order of their parameters."""
+        parts = [self.family, dict(self.parameters), dict(self.runtime)]
+        return json.dumps(parts, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def label(self) -> str:
+        """A text for people: `simt tile_m=128 tile_n=128 …`."""
+        return " ".join([self.family, *(f"{name}={value}" for name, value in self.parameters + self.runtime)])
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A condition that every configuration must meet, with the reason that is shown for those that do not."""
+
+    require: Expression
+    reason: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One resolved kernel launch: name, thread blocks, threads of a block, dynamic shared memory in bytes."""
+
+    kernel: str
+    grid: int
+    block: int
+    smem_bytes: int
+
+
+@dataclass(frozen=True)
+class LaunchRule:
+    """One kernel launch of a configuration, as expressions over parameters, derived values and the problem.
+
+    Attributes:
+        kernel: the `extern "C"` name of the kernel.
+        grid: thread blocks, one-dimensional.
+        block: threads of a block.
+        smem_bytes: dynamic shared memory of a block, in bytes.
+        when: the launch happens if this is true.
+    """
+
+    kernel: str
+    grid: Expression
+    block: Expression
+    smem_bytes: Expression
+    when: Expression
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """The parameters of one kernel family, their values, and what binds them.
+
+    Attributes:
+        op: "gemm".
+        family: name of the family; one configuration space and one template each.
+        template: path of the Jinja2 template below the template folders.
+        dtypes: operand formats that the template serves.
+        min_compute_capability: lowest (major, minor) that the template compiles for.
+        parameters: compile-time parameters with their values, in file order.
+        runtime: parameters that are arguments of the launch, with their values.
+        default: one value of every parameter and run-time parameter: the configuration that runs everywhere, so a
+            kernel compiles alone; the baseline that a winner must not lose to.
+        derived: quantities computed from parameters, problem and device, in file order.
+        constraints: conditions with reasons. One that names a quantity of the problem's size (m, n, k, batch, ld*)
+            is checked per problem, the others once per compile signature and device.
+        launches: the kernel launches, in order.
+        workspace_bytes: device memory that one launch sequence needs besides the operands.
+        source: where the space was read from, for messages.
+    """
+
+    op: str
+    family: str
+    template: str
+    dtypes: tuple[str, ...]
+    min_compute_capability: tuple[int, int]
+    parameters: Mapping[str, tuple[Value, ...]]
+    runtime: Mapping[str, tuple[Value, ...]]
+    default: Mapping[str, Value]
+    derived: Mapping[str, Expression]
+    constraints: tuple[Constraint, ...]
+    launches: tuple[LaunchRule, ...]
+    workspace_bytes: Expression
+    source: str = ""
+
+    @property
+    def size(self) -> int:
+        """Number of combinations before any constraint, run-time values included."""
+        count = 1
+        for values in [*self.parameters.values(), *self.runtime.values()]:
+            count *= len(values)
+        return count
+
+    @property
+    def default_config(self) -> Config:
+        return self.config(self.default)
+
+    def config(self, values: Mapping[str, Value]) -> Config:
+        """The configuration with these values; every parameter and run-time parameter must be named."""
+        return Config(
+            self.family,
+            tuple((name, values[name]) for name in self.parameters),
+            tuple((name, values[name]) for name in self.runtime),
+        )

@@ -1,0 +1,1 @@
+"""What varies: Jinja2 templates over plain CUDA C++ headers, rendered to self-contained sources."""

@@ -1,0 +1,1 @@
+"""How a winner is found: compile, verify, measure, model, search."""

@@ -1,0 +1,90 @@
+"""`TuneRequest` and `TuneResult`: what a run is asked to do, and how each of its shapes ended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from kt.cache.records import BestConfig
+from kt.devices.device import Device
+from kt.problems import Problem
+from kt.search_spaces.space import SearchSpace
+
+__all__ = ["Budget", "ShapeResult", "Strategy", "TuneRequest", "TuneResult"]
+
+Strategy = Literal["auto", "exhaustive", "random"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit of the whole run: seconds of wall-clock time, or evaluations of candidates per shape."""
+
+    seconds: float | None = None
+    evaluations: int | None = None
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """What to tune, on what, and how.
+
+    Attributes:
+        problems: distinct problems, in the order of the file.
+        spaces: search spaces that may serve them.
+        device: the local GPU, or a modelled one (then the run ranks by the model and measures nothing).
+        strategy, budget, seed: the search.
+        template_dirs: folders searched for templates before the built-in ones.
+        peers: library baselines to time beside the finalists, e.g. ("cublas",).
+        compilers: compiler processes; 0 means one per core.
+        compile_limit_s: seconds after which one compilation is ended.
+        retune: measure again although the cache has a valid winner.
+    """
+
+    problems: Sequence[Problem]
+    spaces: Sequence[SearchSpace]
+    device: Device
+    strategy: Strategy = "auto"
+    budget: Budget = Budget()
+    seed: int = 0
+    template_dirs: tuple[Path, ...] = ()
+    peers: tuple[str, ...] = ()
+    compilers: int = 0
+    compile_limit_s: float = 30.0
+    retune: bool = False
+
+
+@dataclass(frozen=True)
+class ShapeResult:
+    """How one shape ended: a winner, or a failure that says why.
+
+    Attributes:
+        failure: "" with a winner; else one line with the cause.
+        untuned: True if the budget or an interrupt ended the run before this shape.
+        cached: True if the winner came from the cache without work.
+        statuses: number of candidates by status in this run.
+    """
+
+    problem: Problem
+    best: BestConfig | None
+    failure: str = ""
+    untuned: bool = False
+    cached: bool = False
+    statuses: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """The outcome of a run.
+
+    Attributes:
+        shapes: one result per problem, in order.
+        failures: cause -> number of candidates, most frequent first, e.g. compiler errors grouped by first line.
+        compiled: compilations in this run (cubins from the cache not counted).
+        seconds: wall-clock time.
+        interrupted: Ctrl-C ended it.
+    """
+
+    shapes: tuple[ShapeResult, ...]
+    failures: dict[str, int] = field(default_factory=dict)
+    compiled: int = 0
+    seconds: float = 0.0
+    interrupted: bool = False
