@@ -1,0 +1,87 @@
+"""The options that several commands share, each spelled once."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "CacheDir",
+    "Device",
+    "DtypeOverride",
+    "Jobs",
+    "Json",
+    "OptionalShapes",
+    "Output",
+    "Progress",
+    "ProgressMode",
+    "Quiet",
+    "Shapes",
+    "Space",
+    "StrategyName",
+    "Templates",
+    "Verbose",
+]
+
+
+class ProgressMode(StrEnum):
+    """How progress is drawn on standard error."""
+
+    auto = "auto"
+    plain = "plain"
+    none = "none"
+
+
+class StrategyName(StrEnum):
+    """How candidates are chosen."""
+
+    auto = "auto"
+    exhaustive = "exhaustive"
+    random = "random"
+
+
+Shapes = Annotated[Path, typer.Option("--shapes", metavar="FILE", help="Shapes file (YAML); - is standard input.")]
+OptionalShapes = Annotated[
+    Path | None, typer.Option("--shapes", metavar="FILE", help="Shapes file (YAML); - is standard input.")
+]
+DtypeOverride = Annotated[
+    str | None, typer.Option("--dtype", metavar="NAME", help="Operand format, in place of the shapes file's default.")
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        envvar="KT_DEVICE",
+        help="local or an index: that GPU. auto: the GPU, or else the model of an H200. model:NAME: that GPU's model.",
+    ),
+]
+Space = Annotated[
+    Path | None,
+    typer.Option("--space", metavar="FILE", help="Search space (YAML) that replaces or narrows the built-in one."),
+]
+Templates = Annotated[
+    list[Path] | None,
+    typer.Option("--templates", metavar="DIR", help="Folder searched for templates before the built-in ones."),
+]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option("--cache-dir", metavar="DIR", help="Folder of the cache, in place of KT_CACHE_DIR and the default."),
+]
+Jobs = Annotated[
+    int,
+    typer.Option("--jobs", "-j", min=0, metavar="N", envvar="KT_JOBS", help="Compiler processes; 0: one per core."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+Output = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but data and errors.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each candidate, and full configurations.")]
+Progress = Annotated[
+    ProgressMode,
+    typer.Option(
+        "--progress", envvar="KT_PROGRESS", help="auto: bars on a terminal, else one line a shape. plain: lines."
+    ),
+]

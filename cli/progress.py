@@ -1,0 +1,187 @@
+"""What a person sees while a run goes on: bars on a terminal, one line per shape elsewhere, all on standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+from kt.cli.options import ProgressMode
+from kt.cli.outcome import note
+from kt.tuner.observer import Observer, SilentObserver
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rich.progress import Progress, TaskID
+
+    from kt.cache.records import BestConfig, Measurement
+    from kt.problems import Problem
+    from kt.search_spaces.space import Config
+
+__all__ = ["BarProgress", "LineProgress", "RunDisplay", "progress"]
+
+
+class RunDisplay(Observer, Protocol):
+    """An observer that is entered before the run and left after it."""
+
+    def __enter__(self) -> RunDisplay: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def progress(mode: ProgressMode, *, quiet: bool, verbose: bool) -> RunDisplay:
+    """The display for these options and for where standard error goes."""
+    if quiet:
+        return _Silent()
+    if mode is ProgressMode.none:
+        return _Warnings()
+    if mode is ProgressMode.auto and _on_terminal():
+        return BarProgress(verbose=verbose)
+    return LineProgress(verbose=verbose)
+
+
+def _on_terminal() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class _Silent(SilentObserver):
+    """No display, but still a context manager."""
+
+    def __enter__(self) -> RunDisplay:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class _Warnings(_Silent):
+    """Only what a person should know."""
+
+    def warning(self, text: str) -> None:
+        note(f"warning: {text}")
+
+
+class LineProgress(_Warnings):
+    """One line per shape; with `verbose` also one per candidate."""
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._verbose = verbose
+        self._shapes = 0
+        self._finished = 0
+        self._candidates = 0
+
+    def run_started(self, shapes: int, cached: int) -> None:
+        self._shapes = shapes
+        note(f"{shapes} shapes to tune" if not cached else f"{shapes} shapes, {cached} of them in the cache")
+
+    def shape_started(self, problem: Problem, candidates: int) -> None:
+        self._candidates = 0
+
+    def candidate_done(self, problem: Problem, config: Config, measurement: Measurement) -> None:
+        self._candidates += 1
+        if self._verbose:
+            note(f"  {problem.label}: {config.label}: {outcome_text(measurement)}")
+
+    def shape_finished(self, problem: Problem, best: BestConfig | None, failure: str) -> None:
+        self._finished += 1
+        tried = f", {self._candidates} candidates in this run" if self._candidates else ""
+        note(f"[{self._finished}/{self._shapes}] {finished_text(problem, best, failure)}{tried}")
+
+
+class BarProgress(_Silent):
+    """Bars for shapes, compilations and the candidates of the shape at work, with rate and remaining time."""
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._verbose = verbose
+        self._bars = _bars()
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> RunDisplay:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def run_started(self, shapes: int, cached: int) -> None:
+        self._set("shapes", cached, shapes)
+
+    def compiled(self, done: int, total: int) -> None:
+        self._set("kernels compiled", done, total)
+
+    def shape_started(self, problem: Problem, candidates: int) -> None:
+        self._restart("candidates", candidates)
+        self._bars.update(self._tasks["candidates"], detail=problem.label)
+
+    def candidate_done(self, problem: Problem, config: Config, measurement: Measurement) -> None:
+        if "candidates" in self._tasks:
+            self._bars.advance(self._tasks["candidates"])
+        if self._verbose:
+            self._print(f"{problem.label}: {config.label}: {outcome_text(measurement)}")
+
+    def shape_finished(self, problem: Problem, best: BestConfig | None, failure: str) -> None:
+        if "shapes" in self._tasks:
+            self._bars.advance(self._tasks["shapes"])
+        self._print(finished_text(problem, best, failure))
+
+    def warning(self, text: str) -> None:
+        self._print(f"kt: warning: {text}")
+
+    def _set(self, name: str, done: int, total: int) -> None:
+        if name not in self._tasks:
+            self._tasks[name] = self._bars.add_task(name, total=total, detail="")
+        self._bars.update(self._tasks[name], completed=done, total=total)
+
+    def _restart(self, name: str, total: int) -> None:
+        """A fresh task: its rate must not include the shape before."""
+        if name in self._tasks:
+            self._bars.remove_task(self._tasks.pop(name))
+        self._set(name, 0, total)
+
+    def _print(self, text: str) -> None:
+        self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _bars() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        """Steps a second, once known."""
+
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:.1f}/s" if task.speed else "", style="progress.data.speed")
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        Remaining(compact=True),
+        TextColumn("{task.fields[detail]}"),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+def outcome_text(measurement: Measurement) -> str:
+    """What became of one candidate, in a few words."""
+    if measurement.time_us is None:
+        return f"{measurement.status}: {measurement.detail}" if measurement.detail else measurement.status
+    return f"{measurement.time_us:.6g} us" + (" predicted" if measurement.predicted else "")
+
+
+def finished_text(problem: Problem, best: BestConfig | None, failure: str) -> str:
+    """How one shape ended, in one line."""
+    if best is None or best.measurement.time_us is None:
+        return f"{problem.label}: {failure or 'no result'}"
+    rate = problem.flops / best.measurement.time_us / 1e6
+    return f"{problem.label}: {outcome_text(best.measurement)}, {rate:.4g} TFLOP/s, {best.config.family}"
