@@ -36,9 +36,12 @@ class Device:
         registers_per_sm, threads_per_sm, blocks_per_sm: limits of one multiprocessor.
         clock_hz: boost clock.
         bandwidth: achievable device-memory bandwidth, bytes/s (measured copy where known).
-        flops: achievable rate by dtype name, operations/s.
+        flops: best achievable rate by dtype name on any unit of the GPU, operations/s: the roofline.
+        simt_flops: achievable rate by dtype name on the plain multiply-add units, operations/s: what a kernel without
+            tensor cores can reach.
         modelled: True if it stands in for a GPU that is not here (`--device model:NAME`).
         driver: driver's CUDA version (major * 1000 + minor * 10), 0 where modelled.
+        ordinal: number of the GPU among those that the process sees; no part of the identity.
     """
 
     name: str
@@ -57,6 +60,8 @@ class Device:
     flops: Mapping[str, float] = field(default_factory=dict)
     modelled: bool = False
     driver: int = 0
+    simt_flops: Mapping[str, float] = field(default_factory=dict)
+    ordinal: int = 0
 
     @property
     def identity(self) -> DeviceIdentity:
