@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from kt.devices import select as selection
+from kt.devices import local as selection
 from kt.devices.catalog import architecture_rates, catalog, find, modelled
 from kt.devices.device import Device
-from kt.devices.local import local_device
-from kt.devices.select import select_device
+from kt.devices.local import local_device, select_device
 from kt.errors import InputError, NoUsableGpu
 
 H200_ATTRIBUTES = {
