@@ -99,10 +99,14 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Failure:
-    """The request could not be served: `status` is "out_of_memory" or "crashed"; `detail` has the figures."""
+    """The request could not be served: `status` is "out_of_memory" or "crashed"; `detail` has the figures.
+
+    `candidate` names the one that was running, where that is known. After "crashed" the worker must be replaced.
+    """
 
     status: str
     detail: str
+    candidate: str = ""
 
 
 @dataclass(frozen=True)
