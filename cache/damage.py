@@ -1,0 +1,84 @@
+"""What is done about a file in the cache's place that is not a sound cache: refuse it, or set it aside."""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kt.cache.connection import connect, is_damage
+from kt.cache.location import ELSEWHERE
+from kt.cache.schema import SCHEMA, check_tables, file_kind
+from kt.errors import CacheError
+
+__all__ = ["SIDECARS", "is_damaged", "refuse_other_formats", "set_aside_if_damaged"]
+
+SIDECARS = ("-wal", "-shm", "-journal")
+_MAGIC = b"SQLite format 3\0"
+
+
+def refuse_other_formats(file: Path) -> None:
+    """Raises CacheError if the file is something else than an SQLite database; it is not touched.
+
+    An empty file is one that is just being made; one that begins with zeros or is cut short is a damaged database.
+    """
+    try:
+        with file.open("rb") as stream:
+            start = stream.read(len(_MAGIC))
+    except FileNotFoundError:
+        return
+    if not (_MAGIC.startswith(start) or start == bytes(len(start))):
+        raise CacheError(
+            f"{file} is not a kt cache: it is no SQLite database. It was left as it is",
+            hint=f"move it away, or {ELSEWHERE}",
+        )
+
+
+def is_damaged(file: Path) -> bool:
+    """The whole file is checked, and found wanting. Never true of an empty file or another program's."""
+    try:
+        with contextlib.closing(connect(file, "rw")) as connection:
+            kind = file_kind(connection)
+            if kind.empty or kind.foreign or kind.version > SCHEMA:
+                return False
+            if kind.version == SCHEMA:
+                check_tables(connection)
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
+    except sqlite3.Error as error:
+        return is_damage(error)
+
+
+def set_aside_if_damaged(file: Path) -> Path | None:
+    """Renames a damaged file (with its journals) to the first free `<name>.damaged-<n>`; None if it is sound.
+
+    Processes that find the damage at the same time take turns, so the new file of the first is left alone.
+    """
+    with _turn(file.parent):
+        if not file.exists() or not is_damaged(file):
+            return None
+        aside = _free_name(file)
+        for suffix in (*SIDECARS, ""):  # journals first: a new file must never meet those of the old one
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(f"{file}{suffix}", f"{aside}{suffix}")
+        return aside
+
+
+def _free_name(file: Path) -> Path:
+    number = 1
+    while (aside := file.with_name(f"{file.name}.damaged-{number}")).exists():
+        number += 1
+    return aside
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Excludes other processes by a lock on the folder itself, which leaves no lock file behind."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # some network file systems do not lock folders
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

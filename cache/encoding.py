@@ -1,0 +1,174 @@
+"""The value types as JSON objects and back: what the cache stores and what tables carry."""
+
+from typing import Any, cast
+
+from kt.cache.fields import FieldError, Fields
+from kt.cache.key import device_fields
+from kt.cache.records import STATUSES, BestConfig, CacheKey, Measurement, Status
+from kt.devices.device import DeviceIdentity
+from kt.errors import InputError
+from kt.problems import Problem
+from kt.search_spaces.space import Config, Launch, Value
+
+__all__ = [
+    "decode_best",
+    "decode_config",
+    "decode_device",
+    "decode_key",
+    "decode_launch",
+    "decode_measurement",
+    "decode_problem",
+    "encode_best",
+    "encode_config",
+    "encode_key",
+    "encode_launch",
+    "encode_measurement",
+    "numbers",
+    "strings",
+]
+
+_PROBLEM_INTEGERS = (
+    "m", "n", "k", "batch", "lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c", "base_alignment",
+)  # fmt: skip
+_PROBLEM_TEXTS = ("dtype", "layout", "accumulator", "out_dtype", "epilogue")
+
+
+def encode_key(key: CacheKey) -> dict[str, Any]:
+    """The key with alpha and beta as they were tuned, so that the problem can be made again."""
+    return {
+        "problem": key.problem.as_dict(),
+        "device": device_fields(key.device),
+        "toolchain": key.toolchain,
+        "method": key.method,
+    }
+
+
+def decode_key(fields: Fields) -> CacheKey:
+    problem = decode_problem(fields.object("problem"))
+    device = decode_device(fields.object("device"))
+    return CacheKey(problem, device, fields.text("toolchain"), fields.text("method"))
+
+
+def decode_problem(fields: Fields) -> Problem:
+    values: dict[str, Any] = {name: fields.integer(name) for name in _PROBLEM_INTEGERS}
+    values |= {name: fields.text(name) for name in _PROBLEM_TEXTS}
+    values |= {name: fields.number(name) for name in ("alpha", "beta")}
+    try:
+        return Problem(**values)
+    except InputError as error:
+        raise FieldError(f"{fields.where}: {error.message}") from error
+
+
+def decode_device(fields: Fields) -> DeviceIdentity:
+    match fields.raw("compute_capability"):
+        case [int(major), int(minor)]:
+            capability = (major, minor)
+        case _:
+            raise fields.wrong("compute_capability", "a list of two whole numbers")
+    return DeviceIdentity(
+        fields.text("name"), capability, fields.integer("sm_count", 1), fields.integer("memory_gib", 0)
+    )
+
+
+def encode_config(config: Config) -> dict[str, Any]:
+    return {"family": config.family, "parameters": dict(config.parameters), "runtime": dict(config.runtime)}
+
+
+def decode_config(fields: Fields) -> Config:
+    parameters = _choices(fields, "parameters")
+    if not parameters:
+        raise FieldError(f"{fields.path('parameters')}: is empty")
+    return Config(fields.text("family"), parameters, _choices(fields, "runtime"))
+
+
+def _choices(fields: Fields, name: str) -> tuple[tuple[str, Value], ...]:
+    values = fields.object(name)
+    for choice in values.names():
+        if type(values.raw(choice)) not in (int, str):
+            raise values.wrong(choice, "a whole number or a text")
+    return tuple((choice, values.raw(choice)) for choice in values.names())
+
+
+def encode_launch(launch: Launch) -> dict[str, Any]:
+    return {"kernel": launch.kernel, "grid": launch.grid, "block": launch.block, "smem_bytes": launch.smem_bytes}
+
+
+def decode_launch(fields: Fields) -> Launch:
+    return Launch(
+        fields.text("kernel"), fields.integer("grid", 1), fields.integer("block", 1), fields.integer("smem_bytes", 0)
+    )
+
+
+def encode_measurement(measurement: Measurement) -> dict[str, Any]:
+    return dict(vars(measurement))
+
+
+def decode_measurement(fields: Fields) -> Measurement:
+    measurement = Measurement(
+        status=cast(Status, fields.choice("status", STATUSES)),
+        time_us=fields.optional_number("time_us"),
+        spread=fields.optional_number("spread"),
+        samples=fields.integer("samples", 0),
+        refined=fields.flag("refined"),
+        noisy=fields.flag("noisy"),
+        predicted=fields.flag("predicted"),
+        detail=fields.text("detail"),
+        registers=fields.optional_integer("registers"),
+        spill_bytes=fields.optional_integer("spill_bytes"),
+        smem_bytes=fields.optional_integer("smem_bytes"),
+    )
+    if (measurement.status == "ok") != (measurement.time_us is not None and measurement.time_us > 0):
+        raise FieldError(f"{fields.path('time_us')}: is {measurement.time_us} with status {measurement.status!r}")
+    return measurement
+
+
+def encode_best(best: BestConfig) -> dict[str, Any]:
+    """All of it but the key and the sources, which are stored beside it."""
+    return {
+        "config": encode_config(best.config),
+        "measurement": encode_measurement(best.measurement),
+        "launches": [encode_launch(launch) for launch in best.launches],
+        "workspace_bytes": best.workspace_bytes,
+        "ties": [encode_config(config) for config in best.ties],
+        "default_us": best.default_us,
+        "baseline": dict(sorted(best.baseline.items())),
+        "floor_us": best.floor_us,
+        "tried": best.tried,
+        "total": best.total,
+        "complete": best.complete,
+        "edge": list(best.edge),
+        "provenance": dict(sorted(best.provenance.items())),
+    }
+
+
+def decode_best(fields: Fields, key: CacheKey, sources: dict[str, str]) -> BestConfig:
+    measurement = decode_measurement(fields.object("measurement"))
+    if measurement.status != "ok":
+        raise FieldError(f"{fields.path('measurement')}.status: is {measurement.status!r}; a winner's is 'ok'")
+    return BestConfig(
+        key=key,
+        config=decode_config(fields.object("config")),
+        measurement=measurement,
+        sources=sources,
+        launches=tuple(decode_launch(launch) for launch in fields.objects("launches")),
+        workspace_bytes=fields.integer("workspace_bytes", 0),
+        ties=tuple(decode_config(config) for config in fields.objects("ties")),
+        default_us=fields.optional_number("default_us"),
+        baseline=numbers(fields.object("baseline")),
+        floor_us=fields.optional_number("floor_us"),
+        tried=fields.integer("tried", 0),
+        total=fields.integer("total", 0),
+        complete=fields.flag("complete"),
+        edge=fields.texts("edge"),
+        provenance=strings(fields.object("provenance")),
+    )
+
+
+def numbers(fields: Fields) -> dict[str, float]:
+    """Every field as a finite number."""
+    return {name: fields.number(name) for name in fields.names()}
+
+
+def strings(fields: Fields) -> dict[str, str]:
+    """Every field as a text."""
+    return {name: fields.text(name) for name in fields.names()}

@@ -1,0 +1,37 @@
+"""Where the cache lies: `--cache-dir`, else `KT_CACHE_DIR`, else the user's own cache folder."""
+
+import os
+from pathlib import Path
+
+from kt.errors import CacheError
+
+__all__ = ["DATABASE_NAME", "ELSEWHERE", "cache_dir", "database_path"]
+
+DATABASE_NAME = "kt.sqlite3"
+ELSEWHERE = "name another folder with --cache-dir or KT_CACHE_DIR"
+
+
+def cache_dir(flag: Path | None = None) -> Path:
+    """The absolute cache folder; it need not exist. An empty `KT_CACHE_DIR` counts as unset.
+
+    Raises:
+        CacheError: there is no home folder or working folder that the path could be resolved against.
+    """
+    chosen = str(flag) if flag is not None else os.environ.get("KT_CACHE_DIR", "")
+    try:
+        return Path(chosen).expanduser().absolute() if chosen else _user_cache_dir()
+    except (RuntimeError, OSError) as error:
+        raise CacheError(f"the cache folder cannot be found: {error}", hint=ELSEWHERE) from error
+
+
+def _user_cache_dir() -> Path:
+    from platformdirs import user_cache_path
+
+    return user_cache_path("kt", appauthor=False).absolute()
+
+
+def database_path(path: Path) -> Path:
+    """The SQLite file of a cache that is named by its folder or by the file itself."""
+    if path.is_dir():
+        return path / DATABASE_NAME
+    return path if path.is_file() or path.suffix == ".sqlite3" else path / DATABASE_NAME

@@ -1,0 +1,119 @@
+"""Which shapes have no usable winner on a device, why, and what other devices would offer."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kt.cache.entries import Entry, entries, select
+from kt.cache.key import problem_digest
+from kt.cache.ranking import rank
+from kt.cache.records import BestConfig
+from kt.cache.store import Store
+from kt.cache.validity import serves
+from kt.devices.device import DeviceIdentity
+from kt.problems import Problem
+
+__all__ = ["Missing", "best_for_architecture", "device_label", "differences", "missing", "near_matches"]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A problem without a usable winner, and why: never tuned, stale, predicted, partial, or for another device."""
+
+    problem: Problem
+    reason: str
+
+
+def missing(
+    store: Store,
+    problems: Sequence[Problem],
+    device: DeviceIdentity,
+    current_sources: Mapping[str, str] | None = None,
+    *,
+    method: str | None = None,
+    toolchain: str | None = None,
+    partial: bool = True,
+) -> list[Missing]:
+    """The problems, in their order, for which `select` finds nothing measured on exactly this device."""
+    by_problem: dict[str, list[Entry]] = {}
+    for entry in entries(store, current_sources, method=method, toolchain=toolchain):
+        by_problem.setdefault(problem_digest(entry.best.key.problem), []).append(entry)
+    found = []
+    for problem in problems:
+        known = by_problem.get(problem_digest(problem), [])
+        here = [entry for entry in known if entry.best.key.device == device]
+        if not select(here, partial=partial).chosen:
+            found.append(Missing(problem, _reason(here, known, device)))
+    return found
+
+
+def _reason(here: list[Entry], known: list[Entry], device: DeviceIdentity) -> str:
+    if here:
+        nearest = min(here, key=lambda entry: rank(entry.best))
+        return f"{nearest.state}: {nearest.reason}" if nearest.reason else nearest.state
+    if known:
+        others = dict.fromkeys(entry.best.key.device for entry in known)
+        return "; ".join(f"tuned for {device_label(other)}: {differences(other, device)}" for other in others)
+    return "never tuned"
+
+
+def device_label(device: DeviceIdentity) -> str:
+    """The whole identity on one line, e.g. `NVIDIA H200 (sm_90, 132 SMs, 140 GiB)`."""
+    major, minor = device.compute_capability
+    return f"{device.name} (sm_{major}{minor}, {device.sm_count} SMs, {device.memory_gib} GiB)"
+
+
+def differences(other: DeviceIdentity, device: DeviceIdentity) -> str:
+    """How `other` differs from `device`, and whether the architecture is the same; "" if they are equal."""
+    parts = []
+    if other.name != device.name:
+        parts.append(f"name is not {device.name!r}")
+    if other.sm_count != device.sm_count:
+        parts.append(f"{other.sm_count} SMs instead of {device.sm_count}")
+    if other.memory_gib != device.memory_gib:
+        parts.append(f"{other.memory_gib} GiB instead of {device.memory_gib}")
+    if other.compute_capability != device.compute_capability:
+        parts.append("another architecture")
+    elif parts:
+        parts.append("same architecture")
+    return ", ".join(parts)
+
+
+def near_matches(candidates: Iterable[Entry], problem: Problem, device: DeviceIdentity) -> list[Entry]:
+    """Entries for the problem on other devices of the same compute capability; the nearest device first.
+
+    They are a hint for people. Nothing in kt uses one in place of an exact match unless asked to.
+    """
+    digest = problem_digest(problem)
+    near = [
+        entry
+        for entry in candidates
+        if entry.state != "stale"
+        and entry.best.key.device != device
+        and entry.best.key.device.compute_capability == device.compute_capability
+        and problem_digest(entry.best.key.problem) == digest
+    ]
+    return sorted(near, key=lambda entry: _nearness(entry.best, device))
+
+
+def best_for_architecture(
+    store: Store, problem: Problem, device: DeviceIdentity, sources: Mapping[str, str], *, partial: bool = False
+) -> BestConfig | None:
+    """An opt-in fallback: the measured winner on the nearest other device of the same compute capability.
+
+    The key of what is returned tells the device that it was measured on. An exact match is `Store.best`'s business.
+    """
+    near = [
+        entry.best
+        for entry in near_matches(entries(store), problem, device)
+        if not entry.best.measurement.predicted
+        and (entry.best.complete or partial)
+        and serves(entry.best.sources, entry.best.config.family, sources)
+    ]
+    return replace(near[0], key=replace(near[0].key, problem=problem)) if near else None
+
+
+def _nearness(best: BestConfig, device: DeviceIdentity) -> tuple[object, ...]:
+    """Same name, then the nearest number of SMs, then memory; then the rule for winners of one device."""
+    other = best.key.device
+    distance = (abs(other.sm_count - device.sm_count), abs(other.memory_gib - device.memory_gib))
+    return (other.name != device.name, *distance, other.name, other.sm_count, other.memory_gib, *rank(best))

@@ -1,0 +1,155 @@
+"""Removing from the cache what is no longer wanted, chosen by conditions that must all hold."""
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from kt.cache.connection import translated
+from kt.cache.damage import set_aside_if_damaged
+from kt.cache.location import database_path
+from kt.cache.rows import BEST_QUERY, CacheWarning, Stored, decode_best_row, decode_key_row
+from kt.cache.store import Store
+from kt.cache.validity import changed_since
+from kt.errors import InputError
+
+__all__ = ["PruneReport", "PruneRule", "prune", "prune_damaged", "prune_unreadable"]
+
+
+@dataclass(frozen=True)
+class PruneRule:
+    """What to remove: that for which every condition given holds.
+
+    Attributes:
+        stale: winners made from other sources than these (family to digest as they are today).
+        partial: winners of searches that did not end by themselves.
+        failed: measurements that ended as a failure, so that they are tried again.
+        predicted: what the model ranked and nothing measured.
+        older_than: what was stored longer ago.
+        device: what is of a device with this in its name, in any case of letters.
+    """
+
+    stale: Mapping[str, str] | None = None
+    partial: bool = False
+    failed: bool = False
+    predicted: bool = False
+    older_than: timedelta | None = None
+    device: str = ""
+
+    @property
+    def takes_winners(self) -> bool:
+        """No condition is given that only a measurement can meet."""
+        return not self.failed
+
+    @property
+    def takes_measurements(self) -> bool:
+        """No condition is given that only a winner can meet: measurements are known by their rendered source."""
+        return self.stale is None and not self.partial
+
+    @property
+    def made_before(self) -> int:
+        """Seconds since 1970; later ones stay."""
+        return int(time.time() - self.older_than.total_seconds()) if self.older_than is not None else 2**62
+
+
+@dataclass(frozen=True)
+class PruneReport:
+    """How many winners and measurements were removed (or would be), and by how many bytes the file shrank."""
+
+    winners: int
+    measurements: int
+    freed_bytes: int = 0
+
+
+def prune(store: Store, rule: PruneRule, *, dry_run: bool = False) -> PruneReport:
+    """Removes what the rule takes, and gives the space back to the file system.
+
+    Raises:
+        InputError: the rule has no condition; an empty cache is made by deleting the file.
+    """
+    if rule == PruneRule():
+        raise InputError("nothing to prune by", hint="give at least one condition, e.g. --stale or --older-than 90d")
+    before = _size(store.file)
+    winners = [row.id for row in store.stored() if _takes_winner(rule, row)]
+    if dry_run:
+        return PruneReport(len(winners), sum(_count(store, rule, key_id) for key_id in _keys(store, rule)))
+    removed = store.remove(winners)
+    measurements = store.write(lambda: sum(_delete(store, rule, key_id) for key_id in _keys(store, rule)))
+    _shrink(store)
+    return PruneReport(removed, measurements, max(before - _size(store.file), 0))
+
+
+def prune_unreadable(store: Store) -> list[CacheWarning]:
+    """Removes winners that cannot be read (a field is missing or unknown), and says which they were."""
+    decoded = [(row[0], decode_best_row(row)) for row in store.read(BEST_QUERY)]
+    unreadable = {row_id: warning for row_id, warning in decoded if isinstance(warning, CacheWarning)}
+    store.remove(unreadable)
+    return list(unreadable.values())
+
+
+def prune_damaged(path: Path) -> Path | None:
+    """Checks the whole file of a cache and sets it aside if it is damaged: its new name, None if it is sound."""
+    file = database_path(path)
+    with translated(file):
+        return set_aside_if_damaged(file) if file.exists() else None
+
+
+def _takes_winner(rule: PruneRule, row: Stored) -> bool:
+    best = row.best
+    return (
+        rule.takes_winners
+        and (rule.stale is None or changed_since(best, rule.stale) != "")
+        and not (rule.partial and best.complete)
+        and not (rule.predicted and not best.measurement.predicted)
+        and row.made_at < rule.made_before
+        and rule.device.casefold() in best.key.device.name.casefold()
+    )
+
+
+def _keys(store: Store, rule: PruneRule) -> list[int]:
+    """Rows of the keys whose measurements the rule may take."""
+    if not rule.takes_measurements:
+        return []
+    rows = store.connection.execute("SELECT id, digest, fields FROM keys").fetchall()
+    keys = [(row_id, decode_key_row(digest, fields)) for row_id, digest, fields in rows]
+    wanted = rule.device.casefold()
+    return [
+        row_id for row_id, key in keys if not isinstance(key, CacheWarning) and wanted in key.device.name.casefold()
+    ]
+
+
+def _where(rule: PruneRule) -> str:
+    conditions = ["key_id = ?", "made_at < ?"]
+    conditions += ["status != 'ok'"] if rule.failed else []
+    conditions += ["predicted = 1"] if rule.predicted else []
+    return " AND ".join(conditions)
+
+
+def _count(store: Store, rule: PruneRule, key_id: int) -> int:
+    query = f"SELECT count(*) FROM measurements WHERE {_where(rule)}"
+    return int(store.connection.execute(query, (key_id, rule.made_before)).fetchone()[0])
+
+
+def _delete(store: Store, rule: PruneRule, key_id: int) -> int:
+    query = f"DELETE FROM measurements WHERE {_where(rule)}"
+    return store.connection.execute(query, (key_id, rule.made_before)).rowcount
+
+
+def _shrink(store: Store) -> None:
+    """Removes keys that nothing belongs to any more, then rewrites the file without holes where that can be done."""
+    store.write(
+        lambda: store.connection.execute(
+            "DELETE FROM keys WHERE id NOT IN (SELECT key_id FROM best) AND id NOT IN (SELECT key_id FROM measurements)"
+        )
+    )
+    # Not possible on a full disk or beside other processes; then the space is used again by later results.
+    with contextlib.suppress(sqlite3.OperationalError):
+        store.connection.execute("VACUUM")
+        store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
