@@ -1,0 +1,174 @@
+"""shapes.yaml: from the file to distinct problems, and its JSON Schema.
+
+The rows are checked by hand from the table in `shape_keys`, not by pydantic: each message must name the line and column
+of one value, a file must load within milliseconds, and the same table makes the JSON Schema.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from kt.errors import InputError
+from kt.problems.dtype_names import DTYPE_ALIASES, canonical_dtype, check_dtype
+from kt.problems.problem import Problem
+from kt.problems.shape_keys import INFORMATION, KEYS, ShapeKey
+from kt.problems.yaml_source import Document, Key, path_text, read_yaml
+from kt.problems.yaml_values import check_keys, choice, describe, entries, fail, whole_number
+
+__all__ = ["MAX_PROBLEMS", "load_shapes", "shapes_schema"]
+
+MAX_PROBLEMS = 100_000
+SHOWN_ERRORS = 10
+
+_ROW = {**KEYS, **dict.fromkeys(INFORMATION)}
+_EXAMPLE = "a row looks like {m: 4096, n: 4096, k: 4096}"
+
+Values = Mapping[str, tuple[Any, ...]]
+
+
+def load_shapes(path: Path | str, *, dtype: str | None = None) -> list[Problem]:
+    """The distinct problems of a shapes file, in the order of the file.
+
+    Args:
+        path: the file; "-" is standard input.
+        dtype: replaces the file's default number format; a row's own `dtype` stands.
+
+    Raises:
+        InputError: the file cannot be used; up to ten rows with errors are named at once.
+    """
+    document = read_yaml(path)
+    keys, rows, defaults = _parts(document)
+    if dtype is not None:
+        defaults = {**defaults, "dtype": (check_dtype(dtype),)}
+    problems: dict[Problem, None] = {}
+    errors: list[InputError] = []
+    for index, row in enumerate(rows):
+        try:
+            problems.update(dict.fromkeys(_problems(document, (*keys, index), row, defaults)))
+        except InputError as error:
+            errors.append(error)
+        if len(problems) > MAX_PROBLEMS:
+            raise fail(document, (*keys, index), f"brings the file above {MAX_PROBLEMS} shapes", "shorten its lists")
+    if errors:
+        raise _joined(errors, document.path)
+    return list(problems)
+
+
+def _parts(document: Document) -> tuple[tuple[Key, ...], list[Any], Values]:
+    """Where the rows stand, the rows, and the defaults."""
+    data = document.data
+    if isinstance(data, list):
+        return (), entries(document, (), data, "rows"), {}
+    if not isinstance(data, dict):
+        raise fail(document, (), f"is {describe(document, (), data)}; it must have a list `shapes:`", _EXAMPLE)
+    if "shapes" not in data and {"m", "n", "k"} & data.keys():
+        raise fail(document, (), "has no list `shapes:`", "put the rows under `shapes:`; " + _EXAMPLE)
+    check_keys(document, (), data, {**_ROW, "shapes": None})
+    if "shapes" not in data:
+        raise fail(document, (), "has no list `shapes:`", _EXAMPLE)
+    rows = entries(document, ("shapes",), data["shapes"], "rows")
+    return ("shapes",), rows, _values(document, (), {k: v for k, v in data.items() if k != "shapes"})
+
+
+def _problems(document: Document, keys: tuple[Key, ...], row: Any, defaults: Values) -> Iterator[Problem]:
+    """One problem for each combination of the row's lists."""
+    if not isinstance(row, dict):
+        raise fail(document, keys, f"is {describe(document, keys, row)}; it must be a row of keys", _EXAMPLE)
+    check_keys(document, keys, row, _ROW)
+    values = {**defaults, **_values(document, keys, row)}
+    for name in ("m", "n", "k"):
+        if name not in values:
+            raise fail(document, keys, f"has no {name}", f"give {name} in the row or at the top of the file")
+    count = math.prod(len(choices) for choices in values.values())
+    if count > MAX_PROBLEMS:
+        raise fail(document, keys, f"stands for {count} shapes, more than {MAX_PROBLEMS}", "shorten its lists")
+    for combination in product(*values.values()):
+        yield _problem(document, keys, dict(zip(values, combination, strict=True)))
+
+
+def _problem(document: Document, keys: tuple[Key, ...], values: dict[str, Any]) -> Problem:
+    try:
+        problem = Problem(**values)
+    except InputError as error:
+        # The message begins with the name of the field at fault; it may stand in the row or among the defaults.
+        field = error.message.split()[0]
+        place = document.where(field) if _is_default(document, keys, field) else document.where(*keys, field)
+        raise InputError(f"{place}: {path_text(keys)}: {error.message}", hint=error.hint) from None
+    for operand in "abc":
+        if problem.footprint(operand) >= 2**63:
+            raise fail(document, keys, f"has an operand {operand.upper()} of 2**63 bytes or more", "check the extents")
+    return problem
+
+
+def _is_default(document: Document, keys: tuple[Key, ...], field: str) -> bool:
+    return keys[0] == "shapes" and field in document.data and field not in document.data["shapes"][keys[1]]
+
+
+def _values(document: Document, keys: tuple[Key, ...], row: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    return {name: _choices(document, (*keys, name), KEYS[name], row[name]) for name in row if name in KEYS}
+
+
+def _choices(document: Document, keys: tuple[Key, ...], key: ShapeKey, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        return (_value(document, keys, key, value),)
+    if not key.many:
+        raise fail(document, keys, "is a list; it takes one value", "write one row for each value")
+    items = entries(document, keys, value, "values")
+    return tuple(_value(document, (*keys, index), key, item) for index, item in enumerate(items))
+
+
+def _value(document: Document, keys: tuple[Key, ...], key: ShapeKey, value: Any) -> Any:
+    if key.kind == "whole":
+        return whole_number(document, keys, value, key.least, key.most)
+    if key.kind == "number":
+        return _factor(document, keys, value)
+    known = canonical_dtype(value) if isinstance(value, str) and "nn" not in key.choices else value
+    return known if known in key.choices else choice(document, keys, value, key.choices)
+
+
+def _factor(document: Document, keys: tuple[Key, ...], value: Any) -> float:
+    if type(value) in (int, float) and abs(value) < 1e300:  # false for nan
+        return float(value)
+    hint = "remove the quotes" if isinstance(value, str) else "write a number like 1.5 or 1e-3"
+    raise fail(document, keys, f"is {describe(document, keys, value)}; it must be a finite number", hint)
+
+
+def _joined(errors: list[InputError], path: str) -> InputError:
+    if len(errors) == 1:
+        return errors[0]
+    lines = [f"{error.message} ({error.hint})" if error.hint else error.message for error in errors[:SHOWN_ERRORS]]
+    more = [f"and {len(errors) - SHOWN_ERRORS} more"] if len(errors) > SHOWN_ERRORS else []
+    return InputError("\n".join([f"{path}: {len(errors)} rows cannot be used", *lines, *more]))
+
+
+def shapes_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of shapes.yaml, for editors."""
+    properties = {name: _schema_of(key) for name, key in KEYS.items()}
+    notes = {name: {"description": "a note; kt does not use it"} for name in INFORMATION}
+    row = {"type": "object", "properties": {**properties, **notes}, "additionalProperties": False}
+    rows = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/row"}, "description": "one GEMM or more a row"}
+    whole = {**row, "properties": {"shapes": rows, **properties, **notes}, "required": ["shapes"]}
+    bare = {**rows, "items": {"allOf": [{"$ref": "#/$defs/row"}, {"required": ["m", "n", "k"]}]}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:kt:shapes:1",
+        "title": "kt shapes file",
+        "description": "GEMM problems to tune; keys beside `shapes` are defaults of every row.",
+        "anyOf": [whole, bare],
+        "$defs": {"row": row},
+    }
+
+
+def _schema_of(key: ShapeKey) -> dict[str, Any]:
+    if key.kind == "whole":
+        one: dict[str, Any] = {"type": "integer", "minimum": key.least, "maximum": key.most}
+    elif key.kind == "number":
+        one = {"type": "number"}
+    else:
+        aliases = [alias for alias, name in DTYPE_ALIASES.items() if name in key.choices]
+        one = {"enum": [*key.choices, *aliases]}
+    if not key.many:
+        return {"description": key.meaning, **one}
+    return {"description": key.meaning, "anyOf": [one, {"type": "array", "minItems": 1, "items": one}]}

@@ -1,0 +1,228 @@
+"""Strict YAML: values that mean the same to every reader, each with the line and column it stands at."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kt.errors import InputError
+from kt.problems.yaml_scalars import Ambiguous, plain_value
+
+if TYPE_CHECKING:
+    import yaml
+
+__all__ = ["Document", "Key", "path_text", "read_yaml"]
+
+Key = str | int
+
+MAX_DEPTH = 20
+_PLAIN = "kt:plain"  # the tag that our loader gives to unquoted scalars, whatever they look like
+_TEXT = "tag:yaml.org,2002:str"
+_LIST = "tag:yaml.org,2002:seq"
+_MAP = "tag:yaml.org,2002:map"
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_HINTS = (
+    ("mapping values are not allowed", "put text that has a colon in it in quotes, and each key on its own line"),
+    ("',' or '}'", "separate the entries of {...} with commas, and close the brace"),
+    ("',' or ']'", "separate the entries of [...] with commas, and close the bracket"),
+    ("cannot start any token", "indent with spaces, not tabs; put text that begins with a special character in quotes"),
+    ("expected a single document", "keep one document in one file: remove the second `---`"),
+)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A YAML file as plain Python values that remember where they were written.
+
+    Attributes:
+        data: dicts with text keys, lists, text, int, float, bool and None.
+        path: the file as it was named, or `<stdin>`.
+    """
+
+    data: Any
+    path: str
+    _root: Any = field(repr=False, compare=False, default=None)
+
+    def where(self, *keys: Key) -> str:
+        """`file:line:column` of the value at `keys`, or of its closest parent that exists."""
+        return self._place(self._find(keys)[1])
+
+    def where_key(self, *keys: Key) -> str:
+        """`file:line:column` of the key that leads to the value at `keys`; for a list's entry, of the entry."""
+        return self._place(self._find(keys)[0])
+
+    def text(self, *keys: Key) -> str:
+        """The scalar at `keys` as it was written, quotes included; "" where no scalar stands."""
+        node = self._find(keys)[1]
+        if not isinstance(node.value, str):
+            return ""
+        return node.value if node.tag == _PLAIN else f'"{node.value}"'
+
+    def _place(self, node: Any) -> str:
+        return f"{self.path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+
+    def _find(self, keys: tuple[Key, ...]) -> tuple[Any, Any]:
+        """The nodes of the last key and its value."""
+        at = node = self._root
+        for key in keys:
+            found = _child(node, key)
+            if found is None:
+                break
+            at, node = found
+        return at, node
+
+
+def path_text(keys: tuple[Key, ...]) -> str:
+    """`("shapes", 3, "m")` as `shapes[3].m`."""
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    return text.removeprefix(".")
+
+
+def read_yaml(path: Path | str) -> Document:
+    """Read the YAML file `path`; "-" is standard input.
+
+    Raises:
+        InputError: the file cannot be read, is empty, is not YAML, or says something that YAML readers disagree on
+            (`no`, `010`, `1:30`, `1_000`, a repeated key); the message begins with file, line and column.
+    """
+    import yaml
+
+    name = "<stdin>" if str(path) == "-" else str(path)
+    text = _decode(_read_bytes(path, name), name)
+    try:
+        root = yaml.compose(text, Loader=_loader())
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error, text, name) from None
+    except RecursionError:
+        raise InputError(f"{name}: lists and mappings are nested too deep") from None
+    if root is None:
+        raise InputError(f"{name}: the file is empty", hint="see docs/shapes-file.md and docs/search-spaces.md")
+    return Document(_Reader(name).value(root, ()), name, root)
+
+
+@lru_cache(maxsize=1)
+def _loader() -> Any:
+    """A loader that tells unquoted scalars from quoted ones and leaves their meaning to `plain_value`."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return type("PlainLoader", (base,), {"yaml_implicit_resolvers": {None: [(_PLAIN, re.compile(""))]}})
+
+
+def _read_bytes(path: Path | str, name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == "<stdin>" else Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
+
+
+def _decode(raw: bytes, name: str) -> str:
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError(f"{name}:1:1: the file is UTF-16", hint="save it as UTF-8")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = _place_of(raw[: error.start].decode("utf-8", "replace"), name)
+        message = f"{place}: byte 0x{raw[error.start]:02x} is not UTF-8"
+        raise InputError(message, hint="save the file as UTF-8") from None
+    bad = _UNPRINTABLE.search(text)
+    if bad:
+        raise InputError(f"{_place_of(text[: bad.start()], name)}: control character {bad[0]!r}", hint="remove it")
+    return text
+
+
+def _place_of(before: str, name: str) -> str:
+    lines = before.replace("\r\n", "\n").split("\n")
+    return f"{name}:{len(lines)}:{len(lines[-1]) + 1}"
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> InputError:
+    mark = error.problem_mark or error.context_mark
+    place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+    problem = " ".join(part for part in (error.context, error.problem) if part)
+    if mark and "undefined alias" in problem:
+        alias = re.match(r"\*([^\s,\[\]{}]+)", text.splitlines()[mark.line][mark.column :])
+        shown = alias[1] if alias else ""
+        return InputError(f"{place}: alias *{shown} has no anchor", hint=f"write &{shown} before the value it repeats")
+    if error.context_mark and mark and error.context_mark.line != mark.line:
+        problem += f" (it begins in line {error.context_mark.line + 1})"
+    hint = next((advice for part, advice in _HINTS if part in problem), None)
+    return InputError(f"{place}: not valid YAML: {problem}", hint=hint)
+
+
+def _child(node: Any, key: Key) -> tuple[Any, Any] | None:
+    if isinstance(key, int):
+        fits = node.tag == _LIST and 0 <= key < len(node.value)
+        return (node.value[key], node.value[key]) if fits else None
+    pairs = node.value if node.tag == _MAP else []
+    return next(((name, value) for name, value in pairs if name.value == key), None)
+
+
+class _Reader:
+    """Turns nodes into values; a value that an alias repeats is read once, and never inside itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._done: dict[int, Any] = {}
+        self._open: set[int] = set()
+
+    def value(self, node: Any, keys: tuple[Key, ...]) -> Any:
+        if node.tag in (_PLAIN, _TEXT) and isinstance(node.value, str):
+            return self._scalar(node, keys)
+        if id(node) in self._done:
+            return self._done[id(node)]
+        if node.tag not in (_LIST, _MAP):
+            raise self._error(node, keys, f"has the tag {node.tag}", "remove the tag")
+        if id(node) in self._open:
+            raise self._error(node, keys, "repeats itself through an alias", "write the value out")
+        if len(keys) >= MAX_DEPTH:
+            raise self._error(node, keys, f"is nested deeper than {MAX_DEPTH} levels", "check the brackets")
+        self._open.add(id(node))
+        result = self._list(node, keys) if node.tag == _LIST else self._mapping(node, keys)
+        self._open.discard(id(node))
+        self._done[id(node)] = result
+        return result
+
+    def _scalar(self, node: Any, keys: tuple[Key, ...]) -> Any:
+        if node.tag == _TEXT:
+            return node.value
+        try:
+            return plain_value(node.value)
+        except Ambiguous as error:
+            shown = node.value if len(node.value) <= 40 else node.value[:40] + "…"
+            raise self._error(node, keys, f"is {shown}: {error.problem}", error.hint) from None
+
+    def _list(self, node: Any, keys: tuple[Key, ...]) -> list[Any]:
+        return [self.value(item, (*keys, index)) for index, item in enumerate(node.value)]
+
+    def _mapping(self, node: Any, keys: tuple[Key, ...]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        for key, item in node.value:
+            name = self._key(key, keys)
+            if name in result:
+                raise self._error(key, (*keys, name), f"is given twice, first in line {lines[name]}", "remove one")
+            lines[name] = key.start_mark.line + 1
+            result[name] = self.value(item, (*keys, name))
+        return result
+
+    def _key(self, node: Any, keys: tuple[Key, ...]) -> str:
+        if not isinstance(node.value, str) or node.tag not in (_PLAIN, _TEXT):
+            raise self._error(node, keys, "has a key that is not a name", "write keys as plain words")
+        name: str = node.value
+        if name == "<<":
+            hint = "write the keys out, or give them once as defaults at the top of the file"
+            raise self._error(node, keys, "has a merge key `<<`, which YAML 1.2 does not know", hint)
+        if node.tag == _PLAIN and not re.match(r"[^\W\d]", name):
+            hint = "write keys as plain words, and numbers without thousands separators"
+            raise self._error(node, keys, f"has the key `{name}`, which is not a name", hint)
+        return name
+
+    def _error(self, node: Any, keys: tuple[Key, ...], problem: str, hint: str) -> InputError:
+        place = f"{self._name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+        return InputError(f"{place}: {path_text(keys) or 'the file'} {problem}", hint=hint)

@@ -1,0 +1,69 @@
+"""`Names`: the values that an expression may name; derived quantities are computed when first asked for.
+
+Lazy values give constraints their meaning: a constraint protects what stands below it. A derived quantity that has no
+value for some configurations (a division by zero) does no harm if an earlier constraint rejects these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kt.search_spaces.arithmetic import is_scalar, leaf
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kt.search_spaces.expression import Expression
+
+__all__ = ["PROBLEM_SIZES", "Names", "leaves"]
+
+# What an expression may name that differs between problems of one compile signature.
+PROBLEM_SIZES = frozenset(("m", "n", "k", "batch", "lda", "ldb", "ldc", "beta"))
+
+
+def leaves(used: Iterable[str], derived: Mapping[str, Expression]) -> frozenset[str]:
+    """The names that `used` rest on once derived quantities are traced to what they are computed from."""
+    found: set[str] = set()
+    for name in used:
+        found |= leaves(derived[name].names, derived) if name in derived else {name}
+    return frozenset(found)
+
+
+class Names(Mapping[str, Any]):
+    """Given values (scalars, or arrays that broadcast together), and derived quantities computed from them."""
+
+    def __init__(self, given: Mapping[str, Any], derived: Mapping[str, Expression] | None = None) -> None:
+        self._given = given
+        self._derived = derived or {}
+        self._known: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._known:
+            computed = name in self._derived and name not in self._given
+            self._known[name] = self._derived[name].evaluate(self) if computed else leaf(self._given[name])
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given or name in self._derived
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._given
+        yield from (name for name in self._derived if name not in self._given)
+
+    def __len__(self) -> int:
+        return len(set(self._given) | set(self._derived))
+
+    def restricted(self, used: Iterable[str], mask: NDArray[Any]) -> tuple[Names, NDArray[Any]]:
+        """Names with the elements where `mask` is true, as far as `used` needs them, and the mask at full shape."""
+        import numpy as np
+
+        needed = leaves(used, {name: rule for name, rule in self._derived.items() if name not in self._given})
+        values = {name: self[name] for name in needed}
+        shapes = [value.shape for value in values.values() if not is_scalar(value)]
+        full = np.broadcast_to(mask, np.broadcast_shapes(mask.shape, *shapes))
+        picked = {
+            name: value if is_scalar(value) else np.broadcast_to(value, full.shape)[full]
+            for name, value in values.items()
+        }
+        return Names(picked, self._derived), full
