@@ -1,0 +1,53 @@
+"""How results are verified and timed: every number that a measurement depends on, and the label that names them all.
+
+The label goes into `CacheKey.method`. It is made from the numbers, so that a changed number makes a new label and no
+stored time is ever compared with one that was made in another way.
+"""
+
+__all__ = [
+    "EARLY_STOP_SLACK_US",
+    "GRAPH_BELOW_US",
+    "MAX_DOUBLINGS",
+    "MAX_ROUNDS",
+    "MAX_SETS",
+    "METHOD_LABEL",
+    "MIN_ROUNDS",
+    "NOISE_LIMIT",
+    "NOISE_RETRIES",
+    "REFINE_SAMPLE_US",
+    "ROTATION_FACTOR",
+    "SCREEN_BUDGET_US",
+    "SCREEN_SAMPLE_US",
+    "TIE",
+]
+
+REVISION = 1  # of what no number below says: order of the passes, formulas of verify.py, kernels of reference.cu
+
+# Operands rotate over sets that together exceed the L2 cache this many times, so that every run reads cold data.
+ROTATION_FACTOR = 3
+MAX_SETS = 512  # more sets would make a graph that takes longer to capture than to run
+
+# A run shorter than this is timed inside a CUDA graph; above it, launches queue up faster than the GPU runs them.
+GRAPH_BELOW_US = 200.0
+
+# One sample spans at least so long, so that the 1 µs resolution and the 2 µs gap between graphs do not show.
+SCREEN_SAMPLE_US = 300.0
+REFINE_SAMPLE_US = 1000.0
+SCREEN_BUDGET_US = 3000.0  # of timed runs in one screening
+MAX_DOUBLINGS = 16  # of a batch whose sample is still too short, zero or negative
+
+# The first launch of a kernel is timed with what the host adds to it; no candidate is stopped for less than this.
+EARLY_STOP_SLACK_US = 50.0
+
+# Refinement: rounds in which every candidate still in the running is timed once.
+MIN_ROUNDS = 5
+MAX_ROUNDS = 400
+TIE = 0.005  # medians closer than this are one and the same
+NOISE_LIMIT = 0.03  # interquartile range / median
+NOISE_RETRIES = 2
+
+METHOD_LABEL = (
+    f"kt/{REVISION} random data, {ROTATION_FACTOR}xL2 rotation of at most {MAX_SETS} sets, "
+    f"graphs below {GRAPH_BELOW_US:g} us, samples {SCREEN_SAMPLE_US:g}/{REFINE_SAMPLE_US:g} us, "
+    f"{MIN_ROUNDS}-{MAX_ROUNDS} paired rounds, tie {TIE:g}, noise {NOISE_LIMIT:g}x{NOISE_RETRIES}; exact+random check"
+)
