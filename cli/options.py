@@ -14,6 +14,7 @@ __all__ = [
     "Json",
     "OptionalShapes",
     "Output",
+    "Peers",
     "Progress",
     "ProgressMode",
     "Quiet",
@@ -76,6 +77,10 @@ Jobs = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 Output = Annotated[
     str | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.")
+]
+Peers = Annotated[
+    str,
+    typer.Option(metavar="NAMES", help="Library baselines timed beside the finalists: cublas, cublaslt, or none."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but data and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each candidate, and full configurations.")]

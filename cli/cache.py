@@ -1,0 +1,156 @@
+"""`kt cache`: merge, prune and locate the cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kt.cli import options
+from kt.cli.outcome import note, reported
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from kt.cache.merge import Conflict
+    from kt.cache.prune import PruneRule
+
+__all__ = ["merge", "path", "prune"]
+
+
+@reported
+def path(cache_dir: options.CacheDir = None, as_json: options.Json = False) -> None:
+    """Print the folder of the cache; it need not exist."""
+    from kt.cache.location import cache_dir as cache_folder
+    from kt.cache.location import database_path
+    from kt.cli.output import print_json
+
+    folder = cache_folder(cache_dir)
+    if as_json:
+        database = database_path(folder)
+        print_json(
+            {"schema": "kt.cache-path/1", "path": str(folder), "database": str(database), "exists": database.is_file()}
+        )
+    else:
+        print(folder)
+
+
+@reported
+def merge(
+    sources: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Caches to bring in: folders or files.")],
+    cache_dir: options.CacheDir = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Bring the results of other caches into this one; where both have a winner, a fixed rule decides, by name."""
+    from kt.cache.location import cache_dir as cache_folder
+    from kt.cache.merge import merge as merge_caches
+    from kt.cache.store import Store
+    from kt.cli.output import print_json
+
+    with Store.open(cache_folder(cache_dir)) as store:
+        report = merge_caches(store, sources)
+    conflicts = [_conflict_text(conflict) for conflict in report.conflicts]
+    warnings = [str(warning) for warning in report.warnings]
+    if as_json:
+        counts = {"winners": report.winners, "same": report.same, "measurements": report.measurements}
+        print_json({"schema": "kt.cache-merge/1", **counts, "conflicts": conflicts, "warnings": warnings})
+    elif not quiet:
+        print(f"{report.winners} new winners, {report.same} already here, {report.measurements} measurements")
+        for text in conflicts:
+            print(text)
+    for text in warnings:
+        note(f"warning: {text}")
+
+
+def _conflict_text(conflict: Conflict) -> str:
+    kept, dropped = conflict.kept, conflict.dropped
+    return (
+        f"{kept.key.problem.label} on {kept.key.device.name}: both sides had a winner; "
+        f"kept {kept.measurement.time_us:g} us ({kept.config.label}), "
+        f"dropped {dropped.measurement.time_us:g} us ({dropped.config.label})"
+    )
+
+
+@reported
+def prune(
+    stale: Annotated[bool, typer.Option("--stale", help="Winners whose template, headers or space changed.")] = False,
+    partial: Annotated[bool, typer.Option("--partial", help="Winners of searches that did not finish.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Measurements that failed; they are tried again.")] = False,
+    predicted: Annotated[bool, typer.Option("--predicted", help="What only the model ranked.")] = False,
+    older_than: Annotated[str | None, typer.Option(metavar="SPAN", help="Stored longer ago: 90d, 12h, 30m.")] = None,
+    device_name: Annotated[str, typer.Option("--device", metavar="NAME", help="Of devices with this name.")] = "",
+    unreadable: Annotated[bool, typer.Option("--unreadable", help="Winners that cannot be read, alone.")] = False,
+    damaged: Annotated[bool, typer.Option("--damaged", help="Set a damaged file aside, alone.")] = False,
+    cubins: Annotated[bool, typer.Option("--cubins", help="Compiled kernels not used for an hour, alone.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    cache_dir: options.CacheDir = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Remove what meets all conditions given; at least one is needed."""
+    from kt.cache.location import cache_dir as cache_folder
+    from kt.cache.prune import PruneRule
+    from kt.cli import inputs
+    from kt.errors import InputError
+
+    alone = [name for name, given in (("unreadable", unreadable), ("damaged", damaged), ("cubins", cubins)) if given]
+    sources = inputs.current_sources(None, ()) if stale else None
+    age: timedelta | None = inputs.read_age(older_than) if older_than else None
+    rule = PruneRule(sources, partial, failed, predicted, age, device_name)
+    if len(alone) > 1 or (alone and (rule != PruneRule() or dry_run)):
+        raise InputError(f"--{alone[0]} stands alone", hint="run kt cache prune once for each of them")
+    folder = cache_folder(cache_dir)
+    if alone:
+        document = {"unreadable": _prune_unreadable, "damaged": _prune_damaged, "cubins": _prune_cubins}[alone[0]](
+            folder
+        )
+    else:
+        document = _prune_by(rule, folder, dry_run=dry_run)
+    _report(document, as_json=as_json, quiet=quiet)
+
+
+def _prune_by(rule: PruneRule, folder: Path, *, dry_run: bool) -> dict[str, object]:
+    from kt.cache.prune import prune as prune_cache
+    from kt.cache.store import Store
+
+    with Store.open(folder) as store:
+        report = prune_cache(store, rule, dry_run=dry_run)
+    verb = "would be removed" if dry_run else "removed"
+    text = f"{report.winners} winners and {report.measurements} measurements {verb}, {report.freed_bytes} bytes freed"
+    return {"text": text, "dry_run": dry_run, **vars(report)}
+
+
+def _prune_unreadable(folder: Path) -> dict[str, object]:
+    from kt.cache.prune import prune_unreadable
+    from kt.cache.store import Store
+
+    with Store.open(folder) as store:
+        removed = [str(warning) for warning in prune_unreadable(store)]
+    return {"text": "\n".join([f"{len(removed)} winners removed", *removed]), "removed": removed}
+
+
+def _prune_damaged(folder: Path) -> dict[str, object]:
+    from kt.cache.prune import prune_damaged
+
+    aside = prune_damaged(folder)
+    text = f"the file was damaged and is now {aside}" if aside else "the file is sound; nothing was changed"
+    return {"text": text, "set_aside": str(aside) if aside else None}
+
+
+def _prune_cubins(folder: Path) -> dict[str, object]:
+    from kt.tuner.cubin_cache import CubinCache
+
+    freed = CubinCache(folder).prune(0)
+    return {"text": f"{freed} bytes of compiled kernels removed", "freed_bytes": freed}
+
+
+def _report(document: dict[str, object], *, as_json: bool, quiet: bool) -> None:
+    from kt.cli.output import print_json
+
+    text = document.pop("text")
+    if as_json:
+        print_json({"schema": "kt.cache-prune/1", **document})
+    elif not quiet:
+        print(text)

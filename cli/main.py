@@ -1,0 +1,84 @@
+"""`kt`: the command line's root, which knows the commands and nothing of what they do."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kt.cli import bench, cache, doctor, export, plan, schema, show_cache, tune
+from kt.cli.outcome import reported
+from kt.cli.project_file import find_project_file, for_commands, project_defaults
+
+__all__ = ["app", "main"]
+
+
+def _app(summary: str) -> typer.Typer:
+    return typer.Typer(
+        help=summary,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,  # rich costs a tenth of a second, which `kt --help` does not have
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+app = _app("Find the fastest configuration of a CUDA GEMM kernel for your shapes on your GPU.")
+_tune = _app("Tune a kernel for the shapes of a file.")
+_plan = _app("Show what a run would do, without a GPU.")
+_bench = _app("Time the winners beside the vendor's library.")
+_cache = _app("Look after the cache.")
+
+_tune.command("gemm")(tune.gemm)
+_plan.command("gemm")(plan.gemm)
+_bench.command("gemm")(bench.gemm)
+_cache.command("merge")(cache.merge)
+_cache.command("prune")(cache.prune)
+_cache.command("path")(cache.path)
+
+app.add_typer(_tune, name="tune")
+app.command("show-cache")(show_cache.show_cache)
+app.command("export")(export.export)
+app.add_typer(_plan, name="plan")
+app.add_typer(_bench, name="bench")
+app.command("doctor")(doctor.doctor)
+app.add_typer(_cache, name="cache")
+app.command("schema")(schema.schema)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from kt import __version__
+
+        print(f"kt {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+@reported
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Find the fastest configuration of a CUDA GEMM kernel for your shapes on your GPU.
+
+    Data goes to standard output and everything else to standard error. Exit codes: 0 ok, 1 failure, 2 usage or bad
+    input file, 3 a shape has no valid configuration, 4 no usable GPU, 5 the budget ended with shapes untuned,
+    130 interrupted.
+    """
+    file = find_project_file(Path.cwd())
+    if file is not None:
+        context.default_map = for_commands(_command_names(context.command), project_defaults(file))
+
+
+def _command_names(group: object) -> dict[str, object]:
+    """The commands of a group, each with the commands below it."""
+    commands: dict[str, object] = getattr(group, "commands", {})
+    return {name: _command_names(command) for name, command in commands.items()}
+
+
+def main() -> None:
+    """Entry point of the `kt` script."""
+    app(prog_name="kt")

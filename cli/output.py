@@ -1,0 +1,110 @@
+"""Where data goes: JSON documents, tables for people, and files that change only if their content does."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kt.errors import InputError
+
+__all__ = ["check_target", "is_stdout", "json_text", "print_json", "print_table", "write_target"]
+
+_STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
+def json_text(document: Any) -> str:
+    """Strict JSON (no NaN, no infinity), indented, one newline at the end."""
+    return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def print_json(document: Any) -> None:
+    sys.stdout.write(json_text(document))
+
+
+def is_stdout(target: str | None) -> bool:
+    return target in _STDOUT
+
+
+def check_target(target: str | None) -> None:
+    """Refuse an output file that could not be written, before any work is done for it.
+
+    Raises:
+        InputError: it is a folder, its folder is missing, or the rights are.
+    """
+    if target is None or is_stdout(target):
+        return
+    path = Path(target).resolve()
+    folder = path.parent
+    if path.is_dir():
+        raise InputError(f"--output {target} is a folder", hint="name a file in it")
+    if not folder.is_dir():
+        raise InputError(f"--output {target}: the folder {folder} does not exist", hint=f"mkdir -p {folder}")
+    if _is_special(path):
+        writable = os.access(path, os.W_OK)
+    else:
+        writable = os.access(folder, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+    if not writable:
+        raise InputError(f"--output {target} cannot be written", hint="choose another file, or change its permissions")
+
+
+def write_target(target: str, text: str) -> bool:
+    """Write `text` to the file, or to standard output for "-". Returns False if the file already had this content."""
+    if is_stdout(target):
+        sys.stdout.write(text)
+        return True
+    path = Path(target).resolve()
+    if _is_special(path):
+        with path.open("w", encoding="utf-8") as device:
+            device.write(text)
+        return True
+    from kt.export.files import write_if_changed
+
+    return write_if_changed(path, text)
+
+
+def _is_special(path: Path) -> bool:
+    """A device, a pipe or another process's file: written in place, for replacing it would destroy it."""
+    return path.parts[1:2] in (("dev",), ("proc",)) or (path.exists() and not path.is_file())
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: frozenset[str] = frozenset()) -> None:
+    """A table on standard output: drawn on a terminal, aligned text elsewhere.
+
+    Args:
+        columns: headings.
+        rows: cells, as many in each as there are headings.
+        left: headings of the columns that are text; the others are numbers and align right.
+    """
+    if sys.stdout.isatty():
+        _print_drawn(columns, rows, left)
+    else:
+        for line in _aligned([columns, *rows], [name in left for name in columns]):
+            print(line)
+
+
+def _aligned(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if to_left else cell.rjust(width)
+            for cell, width, to_left in zip(row, widths, left, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _print_drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], left: frozenset[str]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)

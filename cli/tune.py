@@ -1,0 +1,175 @@
+"""`kt tune gemm`: from a shapes file to verified winners."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kt.cli import options
+from kt.cli.outcome import INTERRUPTED, end, note, reported
+from kt.errors import BudgetEnded, NoValidConfiguration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kt.tuner.request import ShapeResult, TuneRequest, TuneResult
+
+__all__ = ["gemm"]
+
+SCHEMA = "kt.tune/1"
+
+
+@reported
+def gemm(
+    shapes: options.Shapes,
+    dtype: options.DtypeOverride = None,
+    device: options.Device = "local",
+    space: options.Space = None,
+    templates: options.Templates = None,
+    strategy: Annotated[
+        options.StrategyName, typer.Option(help="auto: best predicted first, stopping early. exhaustive: all. random.")
+    ] = options.StrategyName.auto,
+    budget: Annotated[
+        str | None, typer.Option(metavar="LIMIT", help="Time of the run (60s, 5m, 1h) or candidates a shape (500).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the search and of the operands.")] = 0,
+    output: options.Output = None,
+    cache_dir: options.CacheDir = None,
+    jobs: options.Jobs = 0,
+    peers: options.Peers = "cublas",
+    retune: Annotated[bool, typer.Option("--retune", help="Measure again although the cache has a winner.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    progress: options.Progress = options.ProgressMode.auto,
+) -> None:
+    """Tune GEMM for every shape of a file: compile, verify and time candidates, and remember the winners.
+
+    Input files are checked first, then the device, then the cache. With --output the table of all shapes is written
+    there if every shape has a result; otherwise the file is left as it was and the exit code says why.
+    """
+    from kt.cache.location import cache_dir as cache_folder
+    from kt.cache.store import Store
+    from kt.cli import inputs
+    from kt.cli.output import check_target
+    from kt.cli.progress import progress as open_display
+    from kt.devices.local import select_device
+    from kt.tuner.request import TuneRequest
+    from kt.tuner.run import tune
+
+    inputs.check_streams(output, as_json=as_json)
+    problems = inputs.read_shapes(shapes, dtype)
+    spaces = inputs.read_spaces(space, problems)
+    limit, folders, libraries = inputs.read_budget(budget), inputs.check_folders(templates), inputs.read_peers(peers)
+    check_target(output)
+    request = TuneRequest(
+        problems, spaces, select_device(device), strategy.value, limit, seed, folders, libraries, jobs, retune=retune
+    )
+    if request.device.modelled and not quiet:
+        note(f"no measuring: candidates are compiled for {request.device.name} and ranked by the model")
+    with Store.open(cache_folder(cache_dir)) as store, open_display(progress, quiet=quiet, verbose=verbose) as display:
+        result = tune(request, store, display)
+        warnings = [str(warning) for warning in store.warnings]
+    for warning in warnings:
+        note(f"warning: {warning}")
+    _print(request, result, output=output, as_json=as_json, verbose=verbose)
+    if not quiet:
+        _summarise(result)
+    _finish(result, output)
+
+
+def _print(request: TuneRequest, result: TuneResult, *, output: str | None, as_json: bool, verbose: bool) -> None:
+    """The data: one document, the table file alone on standard output, or the table for people."""
+    from kt.cli.output import is_stdout, print_json
+
+    if as_json:
+        print_json(_document(request, result))
+    elif not is_stdout(output):
+        from kt.cli.result_table import ResultLine, print_results
+
+        print_results(
+            [ResultLine(shape.problem, shape.best, request.device, remark=shape.failure) for shape in result.shapes],
+            verbose=verbose,
+        )
+
+
+def _document(request: TuneRequest, result: TuneResult) -> dict[str, object]:
+    from kt.cache.key import device_fields
+
+    return {
+        "schema": SCHEMA,
+        "device": device_fields(request.device.identity),
+        "modelled": request.device.modelled,
+        "seconds": round(result.seconds, 3),
+        "compiled": result.compiled,
+        "interrupted": result.interrupted,
+        "shapes": [_shape_document(shape) for shape in result.shapes],
+        "failures": result.failures,
+    }
+
+
+def _shape_document(shape: ShapeResult) -> dict[str, object]:
+    from kt.export.json_table import table_row
+
+    return {
+        "problem": shape.problem.as_dict(),
+        "outcome": _outcome(shape),
+        "failure": shape.failure or None,
+        "statuses": shape.statuses,
+        "result": table_row(shape.best) if shape.best else None,
+    }
+
+
+def _outcome(shape: ShapeResult) -> str:
+    if shape.best is not None:
+        return "cached" if shape.cached else "tuned"
+    return "untuned" if shape.untuned else "failed"
+
+
+def _summarise(result: TuneResult) -> None:
+    """What the run did in one line, then the failures by kind."""
+    from collections import Counter
+
+    outcomes = Counter(_outcome(shape) for shape in result.shapes)
+    words = {"tuned": "tuned", "cached": "from the cache", "failed": "failed", "untuned": "not reached"}
+    parts = [f"{outcomes[name]} {text}" for name, text in words.items() if outcomes[name]]
+    note(f"{', '.join(parts)}; {result.compiled} kernels compiled; {result.seconds:.1f} s")
+    statuses = sum((Counter(shape.statuses) for shape in result.shapes), Counter[str]())
+    failed = [f"{count} {status.replace('_', ' ')}" for status, count in statuses.most_common() if status != "ok"]
+    if failed:
+        note(f"candidates without a time: {', '.join(failed)}")
+    for cause, count in result.failures.items():
+        note(f"  {count} times: {cause}")
+
+
+def _finish(result: TuneResult, output: str | None) -> None:
+    """Write the table if it is whole, else leave the file as it is and say why; then end with the code for that."""
+    without = [shape for shape in result.shapes if shape.best is None]
+    if not without and not result.interrupted:
+        _write_table(result.shapes, output)
+        return
+    if output is not None:
+        note(f"{output} was left as it was: {len(without)} shapes have no result; `kt export --json` has the others")
+    if result.interrupted:
+        note("interrupted; everything measured so far is in the cache, and the same command goes on from there")
+        end(INTERRUPTED)
+    failed = [shape for shape in without if not shape.untuned]
+    if failed:
+        raise NoValidConfiguration(_listing(failed, result, "have no valid configuration"))
+    raise BudgetEnded(_listing(without, result, "were not tuned before the budget ended"), hint="raise --budget")
+
+
+def _write_table(shapes: Sequence[ShapeResult], output: str | None) -> None:
+    if output is None:
+        return
+    from kt.cli.output import json_text, write_target
+    from kt.export.json_table import table_document
+
+    write_target(output, json_text(table_document([shape.best for shape in shapes if shape.best is not None])))
+
+
+def _listing(shapes: Sequence[ShapeResult], result: TuneResult, what: str) -> str:
+    lines = [f"{len(shapes)} of {len(result.shapes)} shapes {what}"]
+    lines += [f"  {shape.problem.label}: {shape.failure}" for shape in shapes]
+    return "\n".join(lines)
