@@ -187,7 +187,7 @@ def test_planted_errors_fail(dtype: str, k: int) -> None:
     assert worst(problem, a, b, right) <= 1
     assert worst(problem, a, b, last_column) > 1
     assert worst(problem, a, b, alpha_dropped, (1.5, 0.0)) > 1
-    assert worst(problem, a, b, alpha_dropped, (1.5, 0.0)) > 1
+    assert worst(problem, a, b, one_missing) > 1
 
 
 def test_int32_results_must_be_equal() -> None:
