@@ -1,0 +1,145 @@
+"""`render`: a configuration of a search space, a compile signature and a target become one CUDA C++ source."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kt.errors import InputError
+from kt.problems import DTYPES, Signature
+from kt.problems.dtypes import ACCUMULATORS, OUTPUT_BYTES
+from kt.search_spaces.space import Config, SearchSpace
+from kt.templates.digest import included_names
+from kt.templates.lookup import find_file
+from kt.templates.source import Source
+
+if TYPE_CHECKING:
+    import jinja2
+
+__all__ = ["render", "signature_names"]
+
+
+def render(
+    space: SearchSpace, config: Config, signature: Signature, arch: str, template_dirs: Sequence[Path] = ()
+) -> Source:
+    """The source of `config` for `signature` and `arch` (NVRTC's name of the target, e.g. "sm_90a").
+
+    The template sees the compile-time parameters by name and the names of `signature_names`, nothing else.
+
+    Raises:
+        InputError: the template is missing, has a syntax error, or uses a name that is not there; the message has
+            path and line.
+    """
+    names = _names(space, config, signature, arch)
+    template, path = _template(space.template, tuple(Path(folder).absolute() for folder in template_dirs))
+    import jinja2
+
+    try:
+        return Source(template.render(names), path)
+    except InputError:
+        raise
+    except jinja2.TemplateSyntaxError as error:
+        raise InputError(f"{error.filename}:{error.lineno}: {error.message}") from error
+    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
+        raise InputError(f"{_position(error, path)}: {error}", hint=_did_you_mean(str(error), names)) from error
+
+
+def signature_names(signature: Signature, arch: str) -> dict[str, int | str]:
+    """What a template may name besides parameters.
+
+    dtype, accumulator, out_dtype, layout, epilogue, align_a, align_b, align_c: of the signature.
+    layout_a, layout_b: "n" or "t". type_in, type_acc, type_out: C++ types. sizeof_in, sizeof_acc, sizeof_out: bytes.
+    header_in, header_out: the CUDA header that declares the type, or "".
+    target: NVRTC's name of the target, e.g. "sm_90a". arch: its number, 90.
+    """
+    dtype, out = DTYPES[signature.dtype], signature.out_dtype
+    sizeof_acc, type_acc = ACCUMULATORS[signature.accumulator]
+    return {
+        "dtype": signature.dtype, "accumulator": signature.accumulator, "out_dtype": out,
+        "layout": signature.layout, "layout_a": signature.layout[0], "layout_b": signature.layout[1],
+        "epilogue": signature.epilogue,
+        "align_a": signature.align_a, "align_b": signature.align_b, "align_c": signature.align_c,
+        "type_in": dtype.cuda, "type_acc": type_acc, "type_out": DTYPES[out].cuda if out in DTYPES else "int",
+        "sizeof_in": dtype.bytes, "sizeof_acc": sizeof_acc, "sizeof_out": OUTPUT_BYTES[out],
+        "header_in": dtype.header, "header_out": DTYPES[out].header if out in DTYPES else "",
+        "target": arch, "arch": int("".join(filter(str.isdigit, arch)) or 0),
+    }  # fmt: skip
+
+
+def _names(space: SearchSpace, config: Config, signature: Signature, arch: str) -> dict[str, Any]:
+    names: dict[str, Any] = dict(signature_names(signature, arch))
+    for name, value in config.parameters:
+        if name in names:
+            raise InputError(f"{space.source or space.family}: a parameter cannot be called {name}; templates use it")
+        names[name] = value
+    return names
+
+
+def _template(name: str, template_dirs: tuple[Path, ...]) -> tuple[jinja2.Template, str]:
+    import jinja2
+
+    path = str(find_file(name, template_dirs))
+    try:
+        return _environment(template_dirs).get_template(name), path
+    except jinja2.TemplateSyntaxError as error:
+        raise InputError(f"{error.filename}:{error.lineno}: {error.message}") from error
+
+
+@lru_cache(maxsize=8)
+def _environment(template_dirs: tuple[Path, ...]) -> jinja2.Environment:
+    """One environment for a list of folders; it keeps compiled templates and reads a file again when it changes."""
+    import jinja2
+
+    def load(name: str) -> tuple[str, str, Callable[[], bool]]:
+        path = find_file(name, template_dirs)
+        text = path.read_text(encoding="utf-8")
+        stamp = _stamp(path)
+        included = included_names(text, str(path)) if path.suffix != ".cuh" else []
+        for other in included:
+            find_file(other, template_dirs, f"included by {path}")
+        return _as_template(path, text), str(path), lambda: _stamp(path) == stamp
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(load), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    # Only what gives the same text every time.
+    environment.globals = {name: environment.globals[name] for name in ("range", "dict", "namespace")}
+    return environment
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _as_template(path: Path, text: str) -> str:
+    """Headers are plain C++: `{{` in an initialiser is not ours to read, and one unit needs no `#pragma once`."""
+    if path.suffix != ".cuh":
+        return text
+    plain = "".join(line for line in text.splitlines(keepends=True) if line.split() != ["#pragma", "once"])
+    return "{% raw %}" + plain + "{% endraw %}"
+
+
+def _position(error: BaseException, path: str) -> str:
+    """Path and line of the innermost template in the error's traceback."""
+    position, trace = path, error.__traceback__
+    while trace is not None:
+        filename = trace.tb_frame.f_code.co_filename
+        if filename.endswith((".j2", ".cuh")):
+            position = f"{filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return position
+
+
+def _did_you_mean(message: str, names: dict[str, Any]) -> str | None:
+    undefined = message.split("'")[1] if message.endswith("is undefined") and "'" in message else ""
+    close = difflib.get_close_matches(undefined, names, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"a template may name: {', '.join(sorted(names))}" if undefined else None
