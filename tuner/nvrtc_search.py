@@ -11,7 +11,14 @@ from pathlib import Path
 __all__ = ["Installation", "cupy_major", "find_installations", "header_version", "is_header_dir"]
 
 _LIBRARY = re.compile(r"libnvrtc\.so\.(\d+)(?:\.\d+)*")
-_LIBRARY_DIRS = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib", "lib/x86_64-linux-gnu")
+_LIBRARY_DIRS = (
+    "lib64",
+    "lib",
+    "targets/x86_64-linux/lib",
+    "targets/sbsa-linux/lib",
+    "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+)
 _HEADER_DIRS = ("include", "targets/x86_64-linux/include", "targets/sbsa-linux/include")
 _NEEDED_HEADERS = ("cuda_fp16.h", "cuda_bf16.h", "vector_types.h")  # cuda_fp16.h needs vector_types.h since CUDA 12.2
 _ENVIRONMENT = ("CUDA_PATH", "CUDA_HOME")
