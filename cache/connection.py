@@ -14,10 +14,19 @@ from kt.cache.location import ELSEWHERE
 from kt.cache.schema import IncompleteFile
 from kt.errors import CacheError
 
-__all__ = ["connect", "is_damage", "is_unwritable", "retried", "set_journal_mode", "transaction", "translated"]
+__all__ = [
+    "HANDLER_S",
+    "connect",
+    "is_damage",
+    "is_unwritable",
+    "retried",
+    "set_journal_mode",
+    "transaction",
+    "translated",
+]
 
 BUSY_S = 60.0  # how long to wait for other processes before giving up
-_HANDLER_S = 5.0  # of it, in one go inside SQLite
+HANDLER_S = 5.0  # of it, in one go inside SQLite
 
 T = TypeVar("T")
 
@@ -25,7 +34,7 @@ T = TypeVar("T")
 def connect(file: Path, mode: str, *, immutable: bool = False) -> sqlite3.Connection:
     """A connection in autocommit mode. `mode` is SQLite's: "ro", "rw" or "rwc"."""
     uri = f"file:{quote(bytes(file.absolute()))}?mode={mode}{'&immutable=1' if immutable else ''}"
-    connection = sqlite3.connect(uri, uri=True, timeout=_HANDLER_S, isolation_level=None)
+    connection = sqlite3.connect(uri, uri=True, timeout=HANDLER_S, isolation_level=None)
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
 

@@ -70,7 +70,7 @@ def _make_current(connection: sqlite3.Connection) -> None:
 
 
 def open_for_reading(file: Path) -> sqlite3.Connection:
-    """A connection that changes nothing on disk; a cache that does not exist yet reads as an empty one."""
+    """A connection that cannot change the contents; a cache that does not exist yet reads as an empty one."""
     with translated(file):
         refuse_other_formats(file)
         if not file.exists():
@@ -85,7 +85,10 @@ def open_for_reading(file: Path) -> sqlite3.Connection:
 
 def _readable(file: Path) -> sqlite3.Connection:
     try:
-        return _checked(connect(file, "ro"), file)
+        # Not mode "ro": SQLite would leave its journal's files behind. A file without write permission opens all the same.
+        connection = _checked(connect(file, "rw"), file)
+        connection.execute("PRAGMA query_only = ON")
+        return connection
     except sqlite3.Error as error:
         if not is_unwritable(error):
             raise

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from kt.cache.connection import translated
+from kt.cache.connection import HANDLER_S, translated
 from kt.cache.damage import set_aside_if_damaged
 from kt.cache.location import database_path
 from kt.cache.rows import BEST_QUERY, CacheWarning, Stored, decode_best_row, decode_key_row
@@ -146,9 +146,11 @@ def _shrink(store: Store) -> None:
         )
     )
     # Not possible on a full disk or beside other processes; then the space is used again by later results.
+    store.connection.execute("PRAGMA busy_timeout = 100")
     with contextlib.suppress(sqlite3.OperationalError):
         store.connection.execute("VACUUM")
         store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    store.connection.execute(f"PRAGMA busy_timeout = {int(HANDLER_S * 1000)}")
 
 
 def _size(file: Path) -> int:
