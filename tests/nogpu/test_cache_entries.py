@@ -3,7 +3,9 @@
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -154,9 +156,11 @@ def test_times_of_unlike_methods_are_not_ranked(store: Store, make_winner: Make)
 
 def test_problems_that_differ_in_one_field_do_not_hide_each_other(store: Store, make_winner: Make) -> None:
     """G7: near-identical problems each have their own entry, and the exact one is found."""
-    base = {"m": 64, "n": 64, "k": 64, "dtype": "fp16"}
-    changes = ({}, {"layout": "nt"}, {"beta": 1.0}, {"out_dtype": "fp32"}, {"base_alignment": 16}, {"lda": 72})
-    problems = [Problem(**(base | change)) for change in changes]  # type: ignore[arg-type]
+    base = Problem(64, 64, 64, "fp16")
+    changes: list[dict[str, Any]] = [
+        {}, {"layout": "nt"}, {"beta": 1.0}, {"out_dtype": "fp32"}, {"base_alignment": 16}, {"lda": 72},
+    ]  # fmt: skip
+    problems = [replace(base, **change) for change in changes]
     winners = [make_winner(problem, tile_m=index + 1) for index, problem in enumerate(problems)]
     winners += [make_winner(problems[0], device=device, tile_m=99) for device in (H100, SLICE)]
     chosen = pick(store, *winners)

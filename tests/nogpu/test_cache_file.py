@@ -367,17 +367,22 @@ def test_a_disk_that_fills_up_costs_only_what_was_not_yet_stored(
     monkeypatch.setattr("kt.cache.connection.is_shared_over_network", lambda folder: journal == "delete")
     limit = (filled / NAME).stat().st_size + 20000
     with Store.open(filled) as store:
-        stored = 0
+        stored: list[BestConfig] = []
+
+        def fill() -> None:
+            for k in range(1000):
+                best = make_winner(Problem(64, 64, 64 + k), edge=("x" * 500,))
+                store.put_best(best)
+                stored.append(best)
+
         with pytest.raises(CacheError, match="intact") as caught, file_size_limit(limit):
-            while stored < 1000:
-                store.put_best(make_winner(Problem(64, 64, 64 + stored), edge=("x" * 500,)))
-                stored += 1
-        assert 0 < stored < 1000
+            fill()
+        assert len(stored) > 0
         assert "disk space" in (caught.value.hint or "")
-        assert len(store.stored()) == stored + 1
+        assert len(store.stored()) == len(stored) + 1
     with Store.open(filled) as store:
         assert store.read("PRAGMA integrity_check") == [("ok",)]
-        assert len(store.stored()) == stored + 1
+        assert len(store.stored()) == len(stored) + 1
         store.put_best(make_winner(Problem(1, 1, 1)))
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,17 @@ from kt.problems import Problem
 Make = Callable[..., BestConfig]
 BASE = Problem(512, 512, 512, dtype="fp16", batch=2)
 
-PROBLEM_CHANGES = {
+PROBLEM_CHANGES: dict[str, Any] = {
     "m": 513, "n": 511, "k": 510, "dtype": "bf16", "layout": "nt", "batch": 3, "lda": 520, "ldb": 520, "ldc": 520,
     "stride_a": 999999, "stride_b": 999999, "stride_c": 999999, "alpha": 1.5, "beta": 1.0, "accumulator": "fp16",
     "out_dtype": "fp32", "base_alignment": 16,
 }  # fmt: skip
-DEVICE_CHANGES = {"name": "NVIDIA H100", "compute_capability": (10, 0), "sm_count": 66, "memory_gib": 79}
+DEVICE_CHANGES: dict[str, Any] = {
+    "name": "NVIDIA H100",
+    "compute_capability": (10, 0),
+    "sm_count": 66,
+    "memory_gib": 79,
+}
 
 
 @pytest.mark.parametrize("name", PROBLEM_CHANGES)
@@ -48,7 +54,8 @@ def test_every_field_of_the_device_identity_is_part_of_the_key(name: str, make_w
 def test_toolchain_and_method_are_part_of_the_key(name: str, make_winner: Make) -> None:
     """A6: timings taken in another way, or of code from another compiler, are other results."""
     key = make_winner(BASE).key
-    assert key_digest(dataclasses.replace(key, **{name: "another"})) != key_digest(key)
+    changes: dict[str, Any] = {name: "another"}
+    assert key_digest(dataclasses.replace(key, **changes)) != key_digest(key)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +69,7 @@ def test_toolchain_and_method_are_part_of_the_key(name: str, make_winner: Make) 
         ({"beta": 1.0}, {"beta": 0.5}, False),
     ],
 )
-def test_alpha_and_beta_count_by_use(first: dict[str, float], second: dict[str, float], same: bool) -> None:
+def test_alpha_and_beta_count_by_use(first: dict[str, Any], second: dict[str, Any], same: bool) -> None:
     """A kernel's speed does not depend on the value of a scalar, only on whether it is zero or one."""
     digests = {problem_digest(Problem(64, 64, 64, **scalars)) for scalars in (first, second)}
     assert (len(digests) == 1) == same
