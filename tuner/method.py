@@ -5,8 +5,11 @@ stored time is ever compared with one that was made in another way.
 """
 
 __all__ = [
-    "EARLY_STOP_SLACK_US",
+    "DIRECT_SLACK_US",
+    "FIRST_RUN_SLACK_US",
     "GRAPH_BELOW_US",
+    "LEAD_BELOW_US",
+    "LEAST_ROUNDS",
     "MAX_DOUBLINGS",
     "MAX_ROUNDS",
     "MAX_SETS",
@@ -36,11 +39,18 @@ REFINE_SAMPLE_US = 1000.0
 SCREEN_BUDGET_US = 3000.0  # of timed runs in one screening
 MAX_DOUBLINGS = 16  # of a batch whose sample is still too short, zero or negative
 
-# The first launch of a kernel is timed with what the host adds to it; no candidate is stopped for less than this.
-EARLY_STOP_SLACK_US = 50.0
+# What the host may add to a timed run: the very first one of a kernel loads it, and a single launch of a short kernel
+# is waited for. No candidate is stopped for less than this.
+FIRST_RUN_SLACK_US = 1000.0
+DIRECT_SLACK_US = 20.0
+
+# Samples queue up behind a run that is not timed, so that the GPU never waits for the host; of longer runs the wait is
+# too small a part to matter.
+LEAD_BELOW_US = 10_000.0
 
 # Refinement: rounds in which every candidate still in the running is timed once.
 MIN_ROUNDS = 5
+LEAST_ROUNDS = 3  # when the time is up before MIN_ROUNDS
 MAX_ROUNDS = 400
 TIE = 0.005  # medians closer than this are one and the same
 NOISE_LIMIT = 0.03  # interquartile range / median
