@@ -100,9 +100,10 @@ def read_yaml(path: Path | str) -> Document:
         raise _syntax_error(error, text, name) from None
     except RecursionError:
         raise InputError(f"{name}: lists and mappings are nested too deep") from None
-    if root is None:
+    data = None if root is None else _Reader(name).value(root, ())
+    if data is None:
         raise InputError(f"{name}: the file is empty", hint="see docs/shapes-file.md and docs/search-spaces.md")
-    return Document(_Reader(name).value(root, ()), name, root)
+    return Document(data, name, root)
 
 
 @lru_cache(maxsize=1)
@@ -218,6 +219,9 @@ class _Reader:
         if name == "<<":
             hint = "write the keys out, or give them once as defaults at the top of the file"
             raise self._error(node, keys, "has a merge key `<<`, which YAML 1.2 does not know", hint)
+        if node.tag == _PLAIN and re.search(r"[()*/<>=+]", name):
+            hint = 'put text that has a comma in it in quotes: {grid: "cdiv(m, 64)"}'
+            raise self._error(node, keys, f"has the key `{name}`, which is not a name", hint)
         if node.tag == _PLAIN and not re.match(r"[^\W\d]", name):
             hint = "write keys as plain words, and numbers without thousands separators"
             raise self._error(node, keys, f"has the key `{name}`, which is not a name", hint)

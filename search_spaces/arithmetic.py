@@ -15,7 +15,18 @@ from kt.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ExpressionError", "arithmetic", "choose", "compare", "extreme", "is_scalar", "leaf", "negate", "truth"]
+__all__ = [
+    "ExpressionError",
+    "arithmetic",
+    "as_array",
+    "choose",
+    "compare",
+    "extreme",
+    "is_scalar",
+    "leaf",
+    "negate",
+    "truth",
+]
 
 MAX_EXPONENT = 64
 MAX_BITS = 1024
@@ -93,7 +104,7 @@ def compare(symbol: str, left: Any, right: Any) -> Any:
             return symbol == "!="
     if is_scalar(left) and is_scalar(right):
         return _COMPARISONS[symbol](left, right)
-    result = _COMPARISONS[symbol](_as_array(left), _as_array(right))
+    result = _COMPARISONS[symbol](as_array(left), as_array(right))
     return result.astype(bool, copy=False)
 
 
@@ -105,9 +116,9 @@ def extreme(name: str, values: list[Any]) -> Any:
         return min(values) if name == "min" else max(values)
     import numpy as np
 
-    result, pick = _as_array(values[0]), np.minimum if name == "min" else np.maximum
+    result, pick = as_array(values[0]), np.minimum if name == "min" else np.maximum
     for value in values[1:]:
-        result = pick(result, _as_array(value))
+        result = pick(result, as_array(value))
     return result
 
 
@@ -124,14 +135,15 @@ def choose(mask: NDArray[Any], chosen: Any, other: Any) -> Any:
 
     if _is_text(chosen) != _is_text(other):
         raise ExpressionError("one branch is text and the other a number")
-    return np.where(mask, _as_array(chosen), _as_array(other))
+    return np.where(mask, as_array(chosen), as_array(other))
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) if is_scalar(value) else bool(value.dtype.kind == "U")
 
 
-def _as_array(value: Any) -> NDArray[Any]:
+def as_array(value: Any) -> NDArray[Any]:
+    """The value as an array; a scalar gets no dimension, and Python's int where 64 bits are too few."""
     import numpy as np
 
     if is_scalar(value):
@@ -142,7 +154,7 @@ def _as_array(value: Any) -> NDArray[Any]:
 
 
 def _as_numbers(value: Any) -> NDArray[Any]:
-    array = _as_array(value)
+    array = as_array(value)
     return array.astype("int64") if array.dtype.kind == "b" else array
 
 

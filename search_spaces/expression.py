@@ -16,7 +16,7 @@ from kt.search_spaces.arithmetic import ExpressionError
 from kt.search_spaces.grammar import GRAMMAR, Builder, Step, names_in, refused
 from kt.search_spaces.names import Names
 
-__all__ = ["Expression", "ExpressionError", "parse"]
+__all__ = ["Expression", "ExpressionError", "compose", "parse"]
 
 MAX_LENGTH = 2000
 
@@ -49,7 +49,7 @@ class Expression:
             raise ExpressionError(f"`{self.text}`: {error.message}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _parse, (self.text, "")
+        return compose, (self.text,)
 
 
 def parse(text: str | int | bool, where: str = "") -> Expression:
@@ -67,7 +67,12 @@ def parse(text: str | int | bool, where: str = "") -> Expression:
     return _parse(source, where)
 
 
-def _parse(source: str, where: str) -> Expression:
+def compose(text: str) -> Expression:
+    """An expression that kt put together from parsed ones; it may be longer and a little deeper than they may."""
+    return _parse(text, "", slack=8)
+
+
+def _parse(source: str, where: str, slack: int = 0) -> Expression:
     text = " ".join(source.split())
     if not text:
         raise refused(where, source, None, "is blank", GRAMMAR)
@@ -75,7 +80,7 @@ def _parse(source: str, where: str) -> Expression:
         if character in text:
             raise refused(where, text, text.index(character), f"has the character {character!r}", GRAMMAR)
     tree = _tree(text, where)
-    return Expression(text, names_in(tree), Builder(text, where).step(tree, 0))
+    return Expression(text, names_in(tree), Builder(text, where).step(tree, -slack))
 
 
 def _tree(text: str, where: str) -> ast.expr:

@@ -70,7 +70,7 @@ class _Kinds:
                 raise self._refuse(node, "compares text for order; text knows only ==, != and in")
 
     def _alike(self, node: ast.expr, parts: list[ast.expr]) -> Kind:
-        kinds = {self.of(part) for part in parts}
+        kinds: set[Kind] = {self.of(part) for part in parts}
         if len(kinds) > 1:
             raise self._refuse(node, "mixes text and numbers")
         return kinds.pop()

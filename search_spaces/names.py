@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kt.search_spaces.expression import Expression
 
-__all__ = ["PROBLEM_SIZES", "Names", "leaves"]
+__all__ = ["PROBLEM_SIZES", "Names", "lacks_sizes", "leaves"]
 
 # What an expression may name that differs between problems of one compile signature.
 PROBLEM_SIZES = frozenset(("m", "n", "k", "batch", "lda", "ldb", "ldc", "beta"))
@@ -28,6 +28,11 @@ def leaves(used: Iterable[str], derived: Mapping[str, Expression]) -> frozenset[
     for name in used:
         found |= leaves(derived[name].names, derived) if name in derived else {name}
     return frozenset(found)
+
+
+def lacks_sizes(used: Iterable[str], derived: Mapping[str, Expression], given: Mapping[str, Any]) -> bool:
+    """Whether `used` rests on a size of the problem that is not among the given names."""
+    return not (leaves(used, derived) & PROBLEM_SIZES) <= given.keys()
 
 
 class Names(Mapping[str, Any]):

@@ -1,0 +1,186 @@
+"""The valid configurations of a space on one problem and device, and how many each constraint rejects.
+
+The product of the parameters is walked in blocks in which the constraints' masks meet, so memory is bounded by a block
+and by the survivors, not by the product. A combination is charged to the first constraint, in the order of the file,
+that it breaks; a constraint is not asked about combinations that an earlier one rejects.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kt.errors import InputError
+from kt.search_spaces.arithmetic import as_array
+from kt.search_spaces.launch import launch_limits
+from kt.search_spaces.masks import BLOCK, Axis, Check, Rejection, open_grid
+from kt.search_spaces.names import Names, lacks_sizes, leaves
+from kt.search_spaces.space import Config, SearchSpace
+
+__all__ = ["MAX_COMBINATIONS", "MAX_VALID", "Enumeration", "Rejection", "enumerate_space"]
+
+MAX_COMBINATIONS = 2**28
+MAX_VALID = 2_000_000
+
+Grid = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Enumeration:
+    """The combinations of a space that meet every constraint, in the order of the file, the last parameter fastest.
+
+    Attributes:
+        space: what was enumerated.
+        total: number of combinations before any constraint.
+        rejections: one for each constraint that does not depend on the problem's size, in order.
+        problem_rejections: one for each that does, as far as the sizes were known. CUDA's limits on launches come last
+            in both, where they reject anything.
+    """
+
+    space: SearchSpace
+    total: int
+    rejections: tuple[Rejection, ...]
+    problem_rejections: tuple[Rejection, ...]
+    _ranks: NDArray[np.int64] = field(repr=False)  # of the survivors among all combinations, ascending
+    _given: Mapping[str, Any] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def config(self, index: int) -> Config:
+        """The survivor at `index`."""
+        places = np.unravel_index(int(self._ranks[index]), self._shape)
+        offered = {**self.space.parameters, **self.space.runtime}
+        return self.space.config({name: offered[name][int(i)] for name, i in zip(offered, places, strict=True)})
+
+    def index(self, config: Config) -> int | None:
+        """Where `config` stands among the survivors, or None if it is not one of them."""
+        choices = config.as_dict()
+        offered = {**self.space.parameters, **self.space.runtime}
+        try:
+            places = tuple(offered[name].index(choices[name]) for name in offered)
+        except (KeyError, ValueError):
+            return None
+        rank = int(np.ravel_multi_index(places, self._shape))
+        index = int(np.searchsorted(self._ranks, rank))
+        return index if index < len(self._ranks) and self._ranks[index] == rank else None
+
+    @cached_property
+    def columns(self) -> dict[str, Grid]:
+        """Parameters, run-time parameters and derived quantities by name, one element per survivor.
+
+        Derived quantities of the problem's size are left out if the sizes were not known.
+        """
+        columns = dict(self.choices)
+        names = Names({**self._given, **columns}, self.space.derived)
+        for name in self.space.derived:
+            if not lacks_sizes([name], self.space.derived, names):
+                columns[name] = _compact(np.broadcast_to(as_array(names[name]), (len(self),)))
+        return columns
+
+    @cached_property
+    def choices(self) -> dict[str, Grid]:
+        """The parameters and run-time parameters among `columns`."""
+        places = np.unravel_index(self._ranks, self._shape)
+        offered = {**self.space.parameters, **self.space.runtime}
+        return {name: np.array(offered[name])[i] for name, i in zip(offered, places, strict=True)}
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(len(values) for values in (*self.space.parameters.values(), *self.space.runtime.values()))
+
+
+def enumerate_space(space: SearchSpace, names: Mapping[str, Any]) -> Enumeration:
+    """All valid configurations of `space`.
+
+    Args:
+        names: values of the names of device and problem; constraints on sizes that are not there are skipped.
+
+    Raises:
+        InputError: there are more than `MAX_COMBINATIONS` combinations or `MAX_VALID` valid ones, or a constraint has
+            no value for a combination that those above it allow.
+    """
+    where = space.source or space.family
+    _check_size(where, space)
+    offered = {**space.parameters, **space.runtime}
+    given = {**names, **{name: values[0] for name, values in offered.items() if len(values) == 1}}
+    axes = [Axis(name, values) for name, values in offered.items() if len(values) > 1]
+    axes = axes or [Axis(name, values) for name, values in list(offered.items())[:1]]
+    grid = Names({**given, **open_grid(axes)}, space.derived)
+    limits = launch_limits(space)
+    known = [rule for rule in limits if leaves(rule.require.names, space.derived) <= grid.keys()]
+    asked = [rule for rule in space.constraints if not lacks_sizes(rule.require.names, space.derived, grid)]
+    checks = [Check(where, rule, axes, given, space, grid) for rule in (*asked, *known)]
+    ranks = _survivors(where, checks, axes, lambda cut: Names({**given, **open_grid(axes, cut)}, space.derived))
+    counted = [check for check in checks if check.count or check.rule not in limits]
+    return Enumeration(
+        space,
+        space.size,
+        tuple(check.rejection for check in counted if not check.of_sizes),
+        tuple(check.rejection for check in counted if check.of_sizes),
+        ranks,
+        names,
+    )
+
+
+def _check_size(where: str, space: SearchSpace) -> None:
+    if space.size > MAX_COMBINATIONS:
+        name, values = max({**space.parameters, **space.runtime}.items(), key=lambda item: len(item[1]))
+        raise InputError(
+            f"{where}: the space has {space.size:,} combinations; kt enumerates at most {MAX_COMBINATIONS:,}",
+            hint=f"shorten its lists of values; the longest is {name} with {len(values)}",
+        )
+
+
+def _survivors(
+    where: str, checks: Sequence[Check], axes: Sequence[Axis], names_of: Callable[[Sequence[slice]], Names]
+) -> NDArray[np.int64]:
+    """Ranks of the combinations that pass every check, ascending."""
+    lengths = [len(axis.values) for axis in axes]
+    found: list[NDArray[np.int64]] = []
+    valid = first = 0
+    for cut in _blocks(lengths):
+        mask = np.ones([part.stop - part.start for part in cut], dtype=bool)
+        block = names_of(cut)
+        for check in checks:
+            check.apply(mask, cut, block)
+        ranks = np.flatnonzero(mask) + first
+        first += mask.size
+        valid += ranks.size
+        if valid > MAX_VALID:
+            raise InputError(
+                f"{where}: more than {MAX_VALID:,} of {math.prod(lengths):,} combinations are valid",
+                hint="add constraints, or shorten the lists of values",
+            )
+        found.append(ranks)
+    return np.concatenate(found).astype(np.int64, copy=False)
+
+
+def _blocks(lengths: Sequence[int]) -> Iterator[list[slice]]:
+    """Blocks of about `BLOCK` combinations that cover the product in order, each contiguous in rank."""
+    split, inner = len(lengths), 1
+    while split and inner * lengths[split - 1] <= BLOCK:
+        split -= 1
+        inner *= lengths[split]
+    tail = [slice(0, length) for length in lengths[split:]]
+    if not split:
+        yield tail
+        return
+    step = max(1, BLOCK // inner)
+    for outer in np.ndindex(*lengths[: split - 1]):
+        for start in range(0, lengths[split - 1], step):
+            part = slice(start, min(start + step, lengths[split - 1]))
+            yield [*(slice(i, i + 1) for i in outer), part, *tail]
+
+
+def _compact(column: Grid) -> Grid:
+    """Python ints as int64 where all fit."""
+    if column.dtype != object or any(not -(2**63) <= value < 2**63 for value in column):
+        return column
+    return column.astype(np.int64)

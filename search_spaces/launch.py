@@ -1,0 +1,120 @@
+"""One configuration on one problem and device: what it derives, what it launches, and which rule it breaks."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from kt.errors import InputError
+from kt.search_spaces.arithmetic import truth
+from kt.search_spaces.expression import compose
+from kt.search_spaces.names import Names, lacks_sizes, leaves
+from kt.search_spaces.space import Config, Constraint, Launch, LaunchRule, SearchSpace, Value
+
+__all__ = ["decided_by_parameters", "derive", "first_broken", "launch_limits", "resolve", "violated"]
+
+MAX_BLOCKS = 2**31 - 1
+MAX_THREADS = 1024
+
+
+def derive(space: SearchSpace, config: Config, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Every name with its value: parameters, problem and device as given, and the derived quantities.
+
+    Derived quantities of the problem's size are left out if `names` has no sizes.
+
+    Raises:
+        InputError: the configuration lacks a parameter, or a derived quantity has no value for it.
+    """
+    values = _names(space, _choices(space, config), names)
+    return {name: values[name] for name in values if not lacks_sizes([name], space.derived, values)}
+
+
+def resolve(space: SearchSpace, config: Config, names: Mapping[str, Any]) -> tuple[tuple[Launch, ...], int]:
+    """The launches whose `when` holds, in order, and the bytes of workspace that they share.
+
+    Raises:
+        InputError: the configuration lacks a parameter, or a launch is outside CUDA's limits (`violated` says so
+            beforehand).
+    """
+    values = _names(space, _choices(space, config), names)
+    launches = tuple(_launch(space, rule, values) for rule in space.launches if rule.when.evaluate(values))
+    workspace = int(space.workspace_bytes.evaluate(values))
+    if workspace < 0:
+        raise InputError(f"{space.source or space.family}: workspace_bytes is {workspace} for {config.label}")
+    return launches, workspace
+
+
+def violated(space: SearchSpace, config: Config, names: Mapping[str, Any]) -> Constraint | None:
+    """The first constraint that the configuration breaks on this problem and device, CUDA's launch limits last.
+
+    Raises:
+        InputError: the configuration lacks a parameter of the space.
+    """
+    return first_broken(space, space.constraints + launch_limits(space), _choices(space, config), names)
+
+
+def first_broken(
+    space: SearchSpace,
+    constraints: Iterable[Constraint],
+    choices: Mapping[str, Value],
+    names: Mapping[str, Any] | None = None,
+) -> Constraint | None:
+    """The first of `constraints` that these choices break; those that need sizes are skipped if there are none."""
+    values = _names(space, choices, names or {})
+    for constraint in constraints:
+        if lacks_sizes(constraint.require.names, space.derived, values):
+            continue
+        if not truth(constraint.require.evaluate(values)):
+            return constraint
+    return None
+
+
+def decided_by_parameters(space: SearchSpace) -> tuple[Constraint, ...]:
+    """The constraints that name neither problem nor device, directly or through derived quantities."""
+    own = space.parameters.keys() | space.runtime.keys()
+    return tuple(rule for rule in space.constraints if leaves(rule.require.names, space.derived) <= own)
+
+
+def launch_limits(space: SearchSpace) -> tuple[Constraint, ...]:
+    """CUDA's own limits on the space's launches, as constraints: they hold whatever the file says."""
+    return tuple(limit for rule in space.launches for limit in _limits(rule))
+
+
+@lru_cache(maxsize=64)
+def _limits(rule: LaunchRule) -> tuple[Constraint, ...]:
+    kernel = rule.kernel
+    bounds = (
+        (f"1 <= ({rule.grid.text}) <= {MAX_BLOCKS}", f"a launch of {kernel} has 1 to {MAX_BLOCKS} blocks"),
+        (f"1 <= ({rule.block.text}) <= {MAX_THREADS}", f"a block of {kernel} has 1 to {MAX_THREADS} threads"),
+        (
+            f"0 <= ({rule.smem_bytes.text}) <= device.smem_per_block_optin",
+            f"shared memory of a block of {kernel} fits the device",
+        ),
+    )
+    guard = "" if rule.when.text == "True" else f"not ({rule.when.text}) or "
+    return tuple(Constraint(compose(guard + bound), reason) for bound, reason in bounds)
+
+
+def _choices(space: SearchSpace, config: Config) -> dict[str, Value]:
+    choices = config.as_dict()
+    for name in (*space.parameters, *space.runtime):
+        if name not in choices:
+            raise InputError(
+                f"the configuration `{config.label}` has no {name}, which the space {space.family} has",
+                hint="it was made with another version of the space: tune again",
+            )
+    return choices
+
+
+def _names(space: SearchSpace, choices: Mapping[str, Value], names: Mapping[str, Any]) -> Names:
+    return Names({**names, **choices}, space.derived)
+
+
+def _launch(space: SearchSpace, rule: LaunchRule, values: Names) -> Launch:
+    grid, block, smem = (int(part.evaluate(values)) for part in (rule.grid, rule.block, rule.smem_bytes))
+    if not (1 <= grid <= MAX_BLOCKS and 1 <= block <= MAX_THREADS and smem >= 0):
+        raise InputError(
+            f"{space.source or space.family}: {rule.kernel} cannot be launched with "
+            f"{grid} blocks of {block} threads and {smem} bytes of shared memory",
+            hint=f"CUDA takes 1 to {MAX_BLOCKS} blocks of 1 to {MAX_THREADS} threads: add a constraint to the space",
+        )
+    return Launch(rule.kernel, grid, block, smem)

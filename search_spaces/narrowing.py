@@ -1,0 +1,104 @@
+"""A `--space` file without `template`: it narrows the built-in space of its family."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import kt.search_spaces.launch as launch
+from kt.devices.device import Device
+from kt.problems.dtypes import DTYPES
+from kt.problems.problem import Problem
+from kt.problems.yaml_source import Document
+from kt.problems.yaml_values import check_keys, fail, mapping
+from kt.search_spaces.names import PROBLEM_SIZES
+from kt.search_spaces.scope import Scope
+from kt.search_spaces.space import SearchSpace, Value
+from kt.search_spaces.space_parts import (
+    Choices,
+    check_family,
+    read_constraints,
+    read_default,
+    read_values,
+    unknown_parameter,
+)
+
+__all__ = ["NARROWING_KEYS", "narrow_by"]
+
+NARROWING_KEYS = ("op", "family", "parameters", "runtime", "default", "constraints")
+
+
+def narrow_by(space: SearchSpace, document: Document) -> SearchSpace:
+    """`space` with the file's lists of values and its constraints added.
+
+    Words that a template does not know are refused; other numbers than the built-in ones are allowed, for the
+    constraints protect them. A default that is no longer offered or valid gives way to the valid combination that
+    keeps most of it, the first in file order among equals.
+    """
+    data = document.data
+    check_keys(document, (), data, NARROWING_KEYS)
+    _, family = check_family(document)
+    if family != space.family:
+        raise fail(document, ("family",), f"is {family}; it would narrow the space of {space.family}")
+    parameters = _other_values(document, "parameters", space.parameters, space.runtime)
+    runtime = _other_values(document, "runtime", space.runtime, space.parameters)
+    offered = {**parameters, **runtime}
+    constraints = space.constraints + read_constraints(document, Scope(document, offered, space.derived))
+    narrowed = replace(space, parameters=parameters, runtime=runtime, constraints=constraints, source=document.path)
+    asked = {**space.default, **read_default(document, offered)}
+    return replace(narrowed, default=_default(document, narrowed, asked))
+
+
+def _other_values(document: Document, key: str, known: Choices, elsewhere: Choices) -> dict[str, tuple[Value, ...]]:
+    result = dict(known)
+    for name, value in mapping(document, (key,), document.data.get(key, {}), "names to lists of values").items():
+        if name in elsewhere:
+            other = "runtime" if key == "parameters" else "parameters"
+            raise fail(document, (key, name), f"belongs under `{other}`", f"move it to `{other}:`")
+        if name not in known:
+            raise unknown_parameter(document, (key, name), {**known, **elsewhere})
+        result[name] = read_values(document, (key, name), value, numbers_only=isinstance(known[name][0], int))
+        for index, item in enumerate(result[name]):
+            if isinstance(item, str) and item not in known[name]:
+                listed = ", ".join(map(str, known[name]))
+                raise fail(document, (key, name, index), f"is {item}; the template knows {listed}", "choose of these")
+    return result
+
+
+def _default(document: Document, space: SearchSpace, asked: Mapping[str, Value]) -> dict[str, Value]:
+    """`asked` if it is offered and breaks nothing that parameters decide; else the nearest valid combination."""
+    offered = {**space.parameters, **space.runtime}
+    certain = launch.decided_by_parameters(space)
+    if all(asked[name] in offered[name] for name in offered) and not launch.first_broken(space, certain, asked):
+        return dict(asked)
+    pinned = document.data.get("default", {})
+    open_space = replace(space, parameters=_pin(space.parameters, pinned), runtime=_pin(space.runtime, pinned))
+    nearest = _nearest(open_space, asked, _least_device(space))
+    nearest = nearest or _nearest(replace(open_space, constraints=certain), asked, {})
+    if nearest is None:
+        keys = ("default",) if pinned else ()
+        raise fail(document, keys, "leaves no valid configuration", "widen the lists of values or the constraints")
+    return nearest
+
+
+def _pin(choices: Choices, pinned: Mapping[str, Value]) -> dict[str, tuple[Value, ...]]:
+    return {name: (pinned[name],) if name in pinned else values for name, values in choices.items()}
+
+
+def _nearest(space: SearchSpace, asked: Mapping[str, Value], names: Mapping[str, object]) -> dict[str, Value] | None:
+    """The first of the valid combinations that keep most of `asked`."""
+    import numpy as np
+
+    from kt.search_spaces.enumeration import enumerate_space
+
+    found = enumerate_space(space, names)
+    if not len(found):
+        return None
+    kept = np.sum([found.choices[name] == value for name, value in asked.items()], axis=0)
+    return found.config(int(np.argmax(kept))).as_dict()
+
+
+def _least_device(space: SearchSpace) -> dict[str, object]:
+    """Names of the least GPU that the template compiles for, and of its widest elements, without sizes."""
+    widest = max(space.dtypes, key=lambda name: DTYPES[name].bytes)
+    device = Device("", space.min_compute_capability, 1, 2**30)
+    problem = Problem(1, 1, 1, dtype=widest).names()
+    return {**device.names(), **{name: value for name, value in problem.items() if name not in PROBLEM_SIZES}}

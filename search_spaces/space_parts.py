@@ -1,0 +1,166 @@
+"""The parts of a search-space file, each read and checked with its place: values, default, rules, launches."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kt.errors import InputError
+from kt.problems.yaml_source import Document, Key
+from kt.problems.yaml_values import (
+    check_keys,
+    choice,
+    closest,
+    describe,
+    entries,
+    fail,
+    mapping,
+    text,
+    whole_number,
+)
+from kt.search_spaces.expression import Expression
+from kt.search_spaces.scope import Scope, check_name
+from kt.search_spaces.space import Constraint, LaunchRule, Value
+
+__all__ = [
+    "Choices",
+    "check_family",
+    "read_choices",
+    "read_constraints",
+    "read_default",
+    "read_derived",
+    "read_launches",
+    "read_values",
+    "unknown_parameter",
+]
+
+MAX_VALUES = 4096
+_LIMIT = 2**31 - 1
+_WORD = re.compile(r"[A-Za-z0-9_.+-]+")
+_C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Choices = Mapping[str, tuple[Value, ...]]
+
+
+def read_choices(document: Document, key: str, taken: Choices, *, numbers_only: bool) -> dict[str, tuple[Value, ...]]:
+    """The parameters under `key`: name -> values, in the order of the file."""
+    found = mapping(document, (key,), document.data.get(key, {}), "names to lists of values")
+    for name in found:
+        check_name(document, (key,), name, taken)
+    return {name: read_values(document, (key, name), value, numbers_only) for name, value in found.items()}
+
+
+def read_values(document: Document, keys: tuple[Key, ...], value: Any, numbers_only: bool) -> tuple[Value, ...]:
+    """The list of values at `keys`: distinct whole numbers, or distinct words."""
+    items = entries(document, keys, value, "values")
+    if len(items) > MAX_VALUES:
+        raise fail(document, keys, f"has {len(items)} values, more than {MAX_VALUES}", "shorten the list")
+    words = isinstance(items[0], str) and not numbers_only
+    values: list[Value] = []
+    for index, item in enumerate(items):
+        place = (*keys, index)
+        read: Value = _word(document, place, item) if words else whole_number(document, place, item, -_LIMIT, _LIMIT)
+        if read in values:
+            raise fail(document, place, f"is {item} a second time", "list each value once")
+        values.append(read)
+    return tuple(values)
+
+
+def _word(document: Document, keys: tuple[Key, ...], value: Any) -> str:
+    if isinstance(value, str) and _WORD.fullmatch(value):
+        return value
+    shown = describe(document, keys, value)
+    raise fail(
+        document,
+        keys,
+        f"is {shown}; the values of one parameter are all whole numbers or all words",
+        "words have letters, digits and _.+-",
+    )
+
+
+def read_default(document: Document, offered: Choices) -> dict[str, Value]:
+    """The values under `default`, each among those offered; the file may leave some out."""
+    found = mapping(document, ("default",), document.data.get("default", {}), "every parameter to one of its values")
+    check_keys(document, ("default",), found, offered)
+    for name, value in found.items():
+        if isinstance(value, bool | float | list | dict | None) or value not in offered[name]:
+            shown = describe(document, ("default", name), value)
+            listed = ", ".join(str(item) for item in offered[name])
+            raise fail(
+                document, ("default", name), f"is {shown}; the values of {name} are {listed}", "choose one of them"
+            )
+    return dict(found)
+
+
+def read_derived(document: Document, scope: Scope, taken: Choices) -> dict[str, Expression]:
+    """The derived quantities, each over parameters and those above it; `scope` learns their names."""
+    found = mapping(document, ("derived",), document.data.get("derived", {}), "names to expressions")
+    derived: dict[str, Expression] = {}
+    for name, value in found.items():
+        check_name(document, ("derived",), name, taken)
+        derived[name] = scope.expression(("derived", name), value, later=found.keys() - derived.keys())
+        scope.kinds[name] = "number"
+    return derived
+
+
+def read_constraints(document: Document, scope: Scope) -> tuple[Constraint, ...]:
+    """The constraints, in order; each depends on something and has a reason."""
+    if "constraints" not in document.data:
+        return ()
+    rows = document.data["constraints"]
+    if not isinstance(rows, list):
+        shown = describe(document, ("constraints",), rows)
+        raise fail(document, ("constraints",), f"is {shown}; it must be a list of {{require: …, reason: …}}")
+    return tuple(_constraint(document, scope, ("constraints", index), row) for index, row in enumerate(rows))
+
+
+def _constraint(document: Document, scope: Scope, keys: tuple[Key, ...], row: Any) -> Constraint:
+    found = _row(document, keys, row, ("require", "reason"), ())
+    require = scope.expression((*keys, "require"), found["require"])
+    if not require.names:
+        hint = "name a parameter, a derived quantity, or a figure of the problem or the device"
+        raise fail(document, (*keys, "require"), f"is the same for every configuration: `{require.text}`", hint)
+    return Constraint(require, text(document, (*keys, "reason"), found["reason"]))
+
+
+def read_launches(document: Document, scope: Scope) -> tuple[LaunchRule, ...]:
+    """The kernel launches, in order; at least one."""
+    rows = entries(document, ("launches",), document.data["launches"], "launches")
+    return tuple(_launch(document, scope, ("launches", index), row) for index, row in enumerate(rows))
+
+
+def _launch(document: Document, scope: Scope, keys: tuple[Key, ...], row: Any) -> LaunchRule:
+    found = _row(document, keys, row, ("kernel", "grid", "block"), ("smem_bytes", "when"))
+    kernel = text(document, (*keys, "kernel"), found["kernel"])
+    if not _C_NAME.fullmatch(kernel):
+        raise fail(document, (*keys, "kernel"), f"is {kernel!r}; it must be a name in C", "use letters, digits and _")
+    rules = {"smem_bytes": 0, "when": True, **found}
+    parts = {name: scope.expression((*keys, name), value) for name, value in rules.items() if name != "kernel"}
+    return LaunchRule(kernel, **parts)
+
+
+def _row(document: Document, keys: tuple[Key, ...], row: Any, needed: tuple[str, ...], more: tuple[str, ...]) -> Any:
+    found = mapping(document, keys, row, f"{', '.join(needed)} to their values")
+    check_keys(document, keys, found, needed + more)
+    for name in needed:
+        if name not in found:
+            raise fail(document, keys, f"has no `{name}`", f"add {name}: …")
+    return found
+
+
+def unknown_parameter(document: Document, keys: tuple[Key, ...], known: Choices) -> InputError:
+    """The error for a parameter at `keys` that the narrowed space does not have."""
+    name = str(keys[-1])
+    match = closest(name, known)
+    guess = f"; did you mean {match}?" if match else ""
+    place = document.where_key(*keys)
+    return InputError(f"{place}: {name} is no parameter of the space{guess}", hint=f"it has {', '.join(known)}")
+
+
+def check_family(document: Document) -> tuple[str, str]:
+    """`op` and `family` of the file."""
+    data = document.data
+    op = choice(document, ("op",), data.get("op", "gemm"), ("gemm",))
+    family = text(document, ("family",), data.get("family"))
+    if not _C_NAME.fullmatch(family):
+        raise fail(document, ("family",), f"is {family!r}; it must be a name", "use letters, digits and _")
+    return op, family
