@@ -184,7 +184,7 @@ def test_the_digest_needs_no_jinja() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_thousand_sources_in_half_a_second(space: SearchSpace, folder: Path) -> None:
+def test_a_thousand_sources_take_half_a_second() -> None:
     builtin = next(space for space in builtin_spaces() if space.family == "simt")
     render(builtin, builtin.default_config, SIGNATURE, "sm_80")
     best = min(_seconds_for_a_hundred(builtin) for _ in range(3))
@@ -192,10 +192,10 @@ def test_a_thousand_sources_in_half_a_second(space: SearchSpace, folder: Path) -
 
 
 def _seconds_for_a_hundred(space: SearchSpace) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(100):
         _ = render(space, space.default_config, SIGNATURE, "sm_80").digest
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 # The built-in families.
