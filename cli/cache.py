@@ -43,7 +43,10 @@ def merge(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Bring the results of other caches into this one; where both have a winner, a fixed rule decides, by name."""
+    """Bring the results of other caches into this one.
+
+    Where both have a winner for a shape, a fixed rule decides and the shape is named: finished before unfinished,
+    then the fastest."""
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.merge import merge as merge_caches
     from kt.cache.store import Store
@@ -89,15 +92,18 @@ def prune(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Remove what meets all conditions given; at least one is needed."""
+    """Remove what meets all conditions that are given.
+
+    At least one is needed. --unreadable, --damaged and --cubins each stand alone."""
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.prune import PruneRule
-    from kt.cli import inputs
+    from kt.cli.cache_entries import current_sources
+    from kt.cli.inputs import read_age
     from kt.errors import InputError
 
     alone = [name for name, given in (("unreadable", unreadable), ("damaged", damaged), ("cubins", cubins)) if given]
-    sources = inputs.current_sources(None, ()) if stale else None
-    age: timedelta | None = inputs.read_age(older_than) if older_than else None
+    sources = current_sources(None, ()) if stale else None
+    age: timedelta | None = read_age(older_than) if older_than else None
     rule = PruneRule(sources, partial, failed, predicted, age, device_name)
     if len(alone) > 1 or (alone and (rule != PruneRule() or dry_run)):
         raise InputError(f"--{alone[0]} stands alone", hint="run kt cache prune once for each of them")

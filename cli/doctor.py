@@ -13,7 +13,7 @@ def doctor(
     cache_dir: options.CacheDir = None,
     as_json: options.Json = False,
 ) -> None:
-    """Check GPU, driver, compiler, headers and cache; needs no GPU.
+    """Check GPU, driver, compiler, headers and cache.
 
     Exit code 0 means that `kt tune --device auto` can work here, 1 that it cannot.
     """

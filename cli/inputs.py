@@ -10,10 +10,9 @@ from kt.cli.output import is_stdout
 from kt.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from kt.devices.device import DeviceIdentity
     from kt.problems import Problem
     from kt.search_spaces.space import SearchSpace
     from kt.tuner.request import Budget
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "check_folders",
     "check_streams",
-    "current_sources",
-    "device_for_lookup",
-    "device_matcher",
     "read_age",
     "read_budget",
     "read_peers",
@@ -113,58 +109,3 @@ def read_age(text: str) -> timedelta:
     if form is None:
         raise InputError(f"--older-than {text!r} is no time span", hint="for example 90d, 12h or 30m")
     return timedelta(**{_AGE_UNITS[form["unit"]]: int(form["number"])})
-
-
-def current_sources(space: Path | None, folders: tuple[Path, ...]) -> dict[str, str]:
-    """Digest of template, headers and space of each family as they are today."""
-    from kt.search_spaces.loader import builtin_spaces, resolve_spaces
-    from kt.templates.digest import template_digest
-
-    spaces = {item.family: item for item in builtin_spaces()}
-    if space is not None:
-        spaces |= {item.family: item for item in resolve_spaces(space, ())}
-    return {family: template_digest(item, folders) for family, item in spaces.items()}
-
-
-def device_matcher(text: str) -> Callable[[DeviceIdentity], bool]:
-    """Whether a device in the cache is the one that a filter names: a device as for `kt tune`, or part of a name."""
-    if _is_selector(text):
-        from kt.devices.local import select_device
-
-        identity = select_device(text).identity
-        return lambda device: device == identity
-    return lambda device: text.casefold() in device.name.casefold()
-
-
-def device_for_lookup(asked: str | None, known: Sequence[DeviceIdentity]) -> DeviceIdentity | None:
-    """The one device for which results are looked up; None if nothing says which.
-
-    Args:
-        asked: the filter of the command line; None means the GPU of this machine, or without one what the cache has.
-        known: devices of the results that fit.
-
-    Raises:
-        InputError: results of several devices fit.
-        NoUsableGpu: the filter asks for the GPU of this machine, and there is none.
-    """
-    from kt.devices.local import local_device, select_device
-    from kt.errors import NoUsableGpu
-
-    if asked is not None and _is_selector(asked):
-        return select_device(asked).identity
-    if asked is None:
-        try:
-            return local_device().identity
-        except NoUsableGpu:
-            pass  # then the cache decides
-    distinct = list(dict.fromkeys(known))
-    if len(distinct) > 1:
-        from kt.cache.missing import device_label
-
-        names = "; ".join(device_label(device) for device in distinct)
-        raise InputError(f"the cache has results of {len(distinct)} devices: {names}", hint="choose one by --device")
-    return distinct[0] if distinct else None
-
-
-def _is_selector(text: str) -> bool:
-    return text in ("local", "auto") or text.isdecimal() or text.startswith("model:")

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from kt.cli import bench, cache, doctor, export, plan, schema, show_cache, tune
 from kt.cli.outcome import reported
@@ -12,8 +13,26 @@ from kt.cli.project_file import find_project_file, for_commands, project_default
 __all__ = ["app", "main"]
 
 
-def _app(summary: str) -> typer.Typer:
+SUMMARY = """Find the fastest configuration of a CUDA GEMM kernel for your shapes on your GPU.
+
+Data goes to standard output and everything else to standard error.
+
+Exit codes: 0 ok, 1 failure, 2 usage or bad input file, 3 a shape has no valid configuration, 4 no usable GPU, 5 the
+budget ended with shapes untuned, 130 interrupted.
+"""
+ORDER = ("tune", "show-cache", "export", "plan", "bench", "doctor", "cache", "schema")
+
+
+class _InOrder(TyperGroup):
+    """Lists the commands in the order of a person's work."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        return list(ORDER)
+
+
+def _app(summary: str, group: type[TyperGroup] = TyperGroup) -> typer.Typer:
     return typer.Typer(
+        cls=group,
         help=summary,
         no_args_is_help=True,
         add_completion=False,
@@ -23,7 +42,7 @@ def _app(summary: str) -> typer.Typer:
     )
 
 
-app = _app("Find the fastest configuration of a CUDA GEMM kernel for your shapes on your GPU.")
+app = _app(SUMMARY, _InOrder)
 _tune = _app("Tune a kernel for the shapes of a file.")
 _plan = _app("Show what a run would do, without a GPU.")
 _bench = _app("Time the winners beside the vendor's library.")
@@ -62,12 +81,7 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Find the fastest configuration of a CUDA GEMM kernel for your shapes on your GPU.
-
-    Data goes to standard output and everything else to standard error. Exit codes: 0 ok, 1 failure, 2 usage or bad
-    input file, 3 a shape has no valid configuration, 4 no usable GPU, 5 the budget ended with shapes untuned,
-    130 interrupted.
-    """
+    """The options of `kt` itself, and the defaults of the project that it is called in."""
     file = find_project_file(Path.cwd())
     if file is not None:
         context.default_map = for_commands(_command_names(context.command), project_defaults(file))

@@ -36,7 +36,7 @@ def end(code: int) -> None:
 
 
 def reported(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """Wrap a command so that a `KtError` is one message and Ctrl-C ends it quietly; anything else is a bug and shows."""
+    """Wrap a command: a `KtError` becomes one message, Ctrl-C ends it quietly, and anything else is a bug and shows."""
 
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:

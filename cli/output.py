@@ -1,4 +1,4 @@
-"""Where data goes: JSON documents, tables for people, and files that change only if their content does."""
+"""Where data goes: JSON documents and tables for people."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 from kt.errors import InputError
 
-__all__ = ["check_target", "is_stdout", "json_text", "print_json", "print_table", "write_target"]
+__all__ = ["check_target", "is_stdout", "json_text", "print_json", "print_table"]
 
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
@@ -35,38 +35,12 @@ def check_target(target: str | None) -> None:
     """
     if target is None or is_stdout(target):
         return
+    from kt.export.write_file import check_output
+
+    check_output(target)
     path = Path(target).resolve()
-    folder = path.parent
-    if path.is_dir():
-        raise InputError(f"--output {target} is a folder", hint="name a file in it")
-    if not folder.is_dir():
-        raise InputError(f"--output {target}: the folder {folder} does not exist", hint=f"mkdir -p {folder}")
-    if _is_special(path):
-        writable = os.access(path, os.W_OK)
-    else:
-        writable = os.access(folder, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
-    if not writable:
-        raise InputError(f"--output {target} cannot be written", hint="choose another file, or change its permissions")
-
-
-def write_target(target: str, text: str) -> bool:
-    """Write `text` to the file, or to standard output for "-". Returns False if the file already had this content."""
-    if is_stdout(target):
-        sys.stdout.write(text)
-        return True
-    path = Path(target).resolve()
-    if _is_special(path):
-        with path.open("w", encoding="utf-8") as device:
-            device.write(text)
-        return True
-    from kt.export.files import write_if_changed
-
-    return write_if_changed(path, text)
-
-
-def _is_special(path: Path) -> bool:
-    """A device, a pipe or another process's file: written in place, for replacing it would destroy it."""
-    return path.parts[1:2] in (("dev",), ("proc",)) or (path.exists() and not path.is_file())
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError(f"{target} cannot be written: no permission", hint="name another file with -o")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: frozenset[str] = frozenset()) -> None:

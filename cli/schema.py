@@ -25,7 +25,7 @@ def schema(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="As always: a schema is JSON.")] = True,
 ) -> None:
-    """Print the JSON Schema of a file that kt reads or writes."""
+    """Print the JSON Schema of one of kt's files."""
     from kt.cli.output import print_json
 
     match name:
@@ -38,6 +38,6 @@ def schema(
 
             print_json(space_schema())
         case SchemaName.table:
-            from kt.export.json_table import table_schema
+            from kt.export.table_schema import table_schema
 
             print_json(table_schema())

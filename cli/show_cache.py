@@ -12,7 +12,7 @@ from kt.cli.outcome import note, reported
 from kt.errors import KtError, NoValidConfiguration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from kt.cache.entries import Entry
@@ -49,84 +49,50 @@ def show_cache(
     templates: options.Templates = None,
     cache_dir: options.CacheDir = None,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """List the winners in the cache, or with --shapes the shapes of a file that have none.
+    """List the winners in the cache, or those of a file.
 
-    With --shapes, only the shapes of the file are listed, and the exit code is 3 if some have no measured winner.
+    With --shapes, the shapes of the file that have no measured winner are listed too, with the reason, and the exit
+    code is 3 if there are any.
     """
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
     from kt.cli import inputs
+    from kt.cli.cache_entries import current_sources, entries_of, entry_filter, judged_entries
 
-    problems = inputs.read_shapes(shapes, None) if shapes else None
-    sources = inputs.current_sources(space, inputs.check_folders(templates))
-    keep = _filter(dtype, layout, device_filter, family, state)
+    problems = inputs.read_shapes(shapes, dtype) if shapes else None
+    sources = current_sources(space, inputs.check_folders(templates))
+    keep = entry_filter(dtype=dtype, layout=layout, device=device_filter, family=family, states=state)
     with Store.open(cache_folder(cache_dir), read_only=True) as store:
-        found = [entry for entry in _judged(store, sources) if keep(entry)]
+        found = [entry for entry in judged_entries(store, sources) if keep(entry)]
         lacking: list[Missing] | None = None
         if problems is not None:
             lacking = _missing(store, problems, found, sources, device_filter)
-            found = _only(found, problems)
+            found = entries_of(found, problems)
         warnings = [str(warning) for warning in store.warnings]
     if as_json:
         _print_document(store.file, found, problems, lacking, warnings)
     else:
-        _print_table(store.file, found, lacking, verbose=verbose)
-    for warning in warnings:
-        note(f"warning: {warning}")
+        _print_tables(found, lacking, verbose=verbose)
+    if not quiet:
+        _say(warnings, f"no results in {store.file}" if not found and not lacking else "")
     if lacking:
         raise _lacking_error(lacking, len(problems or ()))
-
-
-def _judged(store: Store, sources: dict[str, str]) -> list[Entry]:
-    from kt.cache.entries import entries
-    from kt.tuner.method import METHOD_LABEL
-
-    return entries(store, sources, method=METHOD_LABEL)
-
-
-def _filter(
-    dtype: str | None, layout: str | None, device: str | None, family: str | None, states: list[StateName] | None
-) -> Callable[[Entry], bool]:
-    """Whether an entry meets every filter that was given."""
-    from kt.cli.inputs import device_matcher
-    from kt.problems.dtype_names import check_dtype
-
-    wanted_dtype = check_dtype(dtype) if dtype else None
-    on_device = device_matcher(device) if device else None
-
-    def keep(entry: Entry) -> bool:
-        problem = entry.best.key.problem
-        return (
-            wanted_dtype in (None, problem.dtype)
-            and layout in (None, problem.layout)
-            and family in (None, entry.best.config.family)
-            and (on_device is None or on_device(entry.best.key.device))
-            and (not states or entry.state in states)
-        )
-
-    return keep
 
 
 def _missing(
     store: Store, problems: Sequence[Problem], found: Sequence[Entry], sources: dict[str, str], asked: str | None
 ) -> list[Missing]:
     from kt.cache.missing import Missing, missing
-    from kt.cli.inputs import device_for_lookup
+    from kt.cli.cache_entries import device_for_lookup
     from kt.tuner.method import METHOD_LABEL
 
     device = device_for_lookup(asked, [entry.best.key.device for entry in found])
     if device is None:
         return [Missing(problem, "never tuned") for problem in problems]
     return missing(store, problems, device, sources, method=METHOD_LABEL)
-
-
-def _only(found: Sequence[Entry], problems: Sequence[Problem]) -> list[Entry]:
-    from kt.cache.key import problem_digest
-
-    wanted = {problem_digest(problem) for problem in problems}
-    return [entry for entry in found if problem_digest(entry.best.key.problem) in wanted]
 
 
 def _print_document(
@@ -137,12 +103,12 @@ def _print_document(
     warnings: Sequence[str],
 ) -> None:
     from kt.cli.output import print_json
-    from kt.export.json_table import table_row
+    from kt.export.json_table import row
 
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "cache": str(file),
-        "entries": [{"state": entry.state, "reason": entry.reason} | table_row(entry.best) for entry in found],
+        "entries": [{"state": entry.state, "reason": entry.reason} | row(entry.best) for entry in found],
         "warnings": list(warnings),
     }
     if lacking is not None and problems is not None:
@@ -151,18 +117,30 @@ def _print_document(
     print_json(document)
 
 
-def _print_table(file: Path, found: Sequence[Entry], lacking: Sequence[Missing] | None, *, verbose: bool) -> None:
+def _print_tables(found: Sequence[Entry], lacking: Sequence[Missing] | None, *, verbose: bool) -> None:
+    """What there is, then what there is not."""
+    from kt.cli.output import print_table
     from kt.cli.result_table import ResultLine, known_device, print_results
 
-    if not found and not lacking:
-        note(f"no results in {file}")
-        return
-    lines = [
-        ResultLine(entry.best.key.problem, entry.best, known_device(entry.best.key.device), entry.state, entry.reason)
-        for entry in found
-    ]
-    lines += [ResultLine(item.problem, None, None, "missing", item.reason) for item in lacking or ()]
-    print_results(lines, verbose=verbose, with_device=len({entry.best.key.device for entry in found}) > 1 or verbose)
+    if found:
+        several = len({entry.best.key.device for entry in found}) > 1
+        lines = [
+            ResultLine(
+                entry.best.key.problem, entry.best, known_device(entry.best.key.device), entry.state, entry.reason
+            )
+            for entry in found
+        ]
+        print_results(lines, verbose=verbose, with_device=several or verbose)
+    if lacking:
+        rows = [(item.problem.label, item.reason) for item in lacking]
+        print_table(("missing", "why"), rows, left=frozenset({"missing", "why"}))
+
+
+def _say(warnings: Sequence[str], text: str) -> None:
+    for warning in warnings:
+        note(f"warning: {warning}")
+    if text:
+        note(text)
 
 
 def _lacking_error(lacking: Sequence[Missing], total: int) -> KtError:

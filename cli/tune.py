@@ -110,21 +110,23 @@ def _document(request: TuneRequest, result: TuneResult) -> dict[str, object]:
 
 
 def _shape_document(shape: ShapeResult) -> dict[str, object]:
-    from kt.export.json_table import table_row
+    from kt.export.json_table import row
 
     return {
         "problem": shape.problem.as_dict(),
         "outcome": _outcome(shape),
         "failure": shape.failure or None,
         "statuses": shape.statuses,
-        "result": table_row(shape.best) if shape.best else None,
+        "result": row(shape.best) if shape.best else None,
     }
 
 
 def _outcome(shape: ShapeResult) -> str:
-    if shape.best is not None:
-        return "cached" if shape.cached else "tuned"
-    return "untuned" if shape.untuned else "failed"
+    if shape.best is None:
+        return "untuned" if shape.untuned else "failed"
+    if shape.cached:
+        return "cached"
+    return "tuned" if shape.best.complete else "partial"
 
 
 def _summarise(result: TuneResult) -> None:
@@ -132,7 +134,8 @@ def _summarise(result: TuneResult) -> None:
     from collections import Counter
 
     outcomes = Counter(_outcome(shape) for shape in result.shapes)
-    words = {"tuned": "tuned", "cached": "from the cache", "failed": "failed", "untuned": "not reached"}
+    words = {"tuned": "tuned", "partial": "tuned in part", "cached": "from the cache"}
+    words |= {"failed": "failed", "untuned": "not reached"}
     parts = [f"{outcomes[name]} {text}" for name, text in words.items() if outcomes[name]]
     note(f"{', '.join(parts)}; {result.compiled} kernels compiled; {result.seconds:.1f} s")
     statuses = sum((Counter(shape.statuses) for shape in result.shapes), Counter[str]())
@@ -163,10 +166,10 @@ def _finish(result: TuneResult, output: str | None) -> None:
 def _write_table(shapes: Sequence[ShapeResult], output: str | None) -> None:
     if output is None:
         return
-    from kt.cli.output import json_text, write_target
-    from kt.export.json_table import table_document
+    from kt.export.json_table import render_table
+    from kt.export.write_file import write_if_changed
 
-    write_target(output, json_text(table_document([shape.best for shape in shapes if shape.best is not None])))
+    write_if_changed(output, render_table(shape.best for shape in shapes if shape.best is not None))
 
 
 def _listing(shapes: Sequence[ShapeResult], result: TuneResult, what: str) -> str:

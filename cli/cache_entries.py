@@ -1,0 +1,123 @@
+"""Which entries of the cache a command is about: those of today's sources that pass its filters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kt.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from kt.cache.entries import Entry
+    from kt.cache.store import Store
+    from kt.devices.device import DeviceIdentity
+    from kt.problems import Problem
+
+__all__ = ["current_sources", "device_for_lookup", "entries_of", "entry_filter", "judged_entries"]
+
+
+def current_sources(space: Path | None, folders: tuple[Path, ...]) -> dict[str, str]:
+    """Digest of template, headers and space of each family as they are today."""
+    from kt.search_spaces.loader import builtin_spaces, resolve_spaces
+    from kt.templates.digest import template_digest
+
+    spaces = {item.family: item for item in builtin_spaces()}
+    if space is not None:
+        spaces |= {item.family: item for item in resolve_spaces(space, ())}
+    return {family: template_digest(item, folders) for family, item in spaces.items()}
+
+
+def _device_matcher(text: str) -> Callable[[DeviceIdentity], bool]:
+    """Whether a device in the cache is the one that a filter names: a device as for `kt tune`, or part of a name."""
+    if _is_selector(text):
+        from kt.devices.local import select_device
+
+        identity = select_device(text).identity
+        return lambda device: device == identity
+    return lambda device: text.casefold() in device.name.casefold()
+
+
+def device_for_lookup(asked: str | None, known: Sequence[DeviceIdentity]) -> DeviceIdentity | None:
+    """The one device for which results are looked up; None if nothing says which.
+
+    Args:
+        asked: the filter of the command line; None means the GPU of this machine, or without one what the cache has.
+        known: devices of the results that fit.
+
+    Raises:
+        InputError: results of several devices fit.
+        NoUsableGpu: the filter asks for the GPU of this machine, and there is none.
+    """
+    from kt.devices.local import local_device, select_device
+    from kt.errors import NoUsableGpu
+
+    if asked is not None and _is_selector(asked):
+        return select_device(asked).identity
+    if asked is None:
+        try:
+            return local_device().identity
+        except NoUsableGpu:
+            pass  # then the cache decides
+    distinct = list(dict.fromkeys(known))
+    if len(distinct) > 1:
+        from kt.cache.missing import device_label
+
+        names = "; ".join(device_label(device) for device in distinct)
+        raise InputError(f"the cache has results of {len(distinct)} devices: {names}", hint="choose one by --device")
+    return distinct[0] if distinct else None
+
+
+def _is_selector(text: str) -> bool:
+    return text in ("local", "auto") or text.isdecimal() or text.startswith("model:")
+
+
+def judged_entries(store: Store, sources: dict[str, str]) -> list[Entry]:
+    """Every entry, with what is stale against today's sources and method marked so."""
+    from kt.cache.entries import entries
+    from kt.tuner.method import METHOD_LABEL
+
+    return entries(store, sources, method=METHOD_LABEL)
+
+
+def entry_filter(
+    *,
+    dtype: str | None = None,
+    layout: str | None = None,
+    device: str | None = None,
+    family: str | None = None,
+    states: Sequence[str] | None = None,
+) -> Callable[[Entry], bool]:
+    """Whether an entry meets every filter that was given.
+
+    Raises:
+        InputError: a filter names a format or layout that does not exist.
+    """
+    from kt.problems import LAYOUTS
+    from kt.problems.dtype_names import check_dtype
+
+    wanted_dtype = check_dtype(dtype) if dtype else None
+    if layout is not None and layout not in LAYOUTS:
+        raise InputError(f"--layout {layout!r} is unknown", hint=f"use one of {', '.join(LAYOUTS)}")
+    on_device = _device_matcher(device) if device else None
+
+    def keep(entry: Entry) -> bool:
+        problem = entry.best.key.problem
+        return (
+            wanted_dtype in (None, problem.dtype)
+            and layout in (None, problem.layout)
+            and family in (None, entry.best.config.family)
+            and (on_device is None or on_device(entry.best.key.device))
+            and (not states or entry.state in states)
+        )
+
+    return keep
+
+
+def entries_of(found: Iterable[Entry], problems: Iterable[Problem]) -> list[Entry]:
+    """The entries whose problem is one of these."""
+    from kt.cache.key import problem_digest
+
+    wanted = {problem_digest(problem) for problem in problems}
+    return [entry for entry in found if problem_digest(entry.best.key.problem) in wanted]

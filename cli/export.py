@@ -1,0 +1,112 @@
+"""`kt export`: winners as a JSON table or as a C++ header."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kt.cli import options
+from kt.cli.outcome import note, reported
+from kt.errors import InputError, NoValidConfiguration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kt.cache.entries import Entry
+    from kt.cache.records import BestConfig
+    from kt.problems import Problem
+
+__all__ = ["export"]
+
+
+@reported
+def export(
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON table, schema kt.table/1.")] = False,
+    header: Annotated[bool, typer.Option("--header", help="A C++17 header with the table and its lookup.")] = False,
+    shapes: options.OptionalShapes = None,
+    dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
+    device_filter: Annotated[
+        str | None,
+        typer.Option("--device", metavar="NAME", help="Only this device: part of its name, local, or model:NAME."),
+    ] = None,
+    predicted: Annotated[bool, typer.Option("--predicted", help="Also what only the model ranked.")] = False,
+    complete: Annotated[bool, typer.Option("--complete", help="Only winners of searches that finished.")] = False,
+    namespace: Annotated[
+        str | None, typer.Option(metavar="NAME", help="C++ namespace of the header.  [default: kt]")
+    ] = None,
+    space: options.Space = None,
+    templates: options.Templates = None,
+    output: options.Output = None,
+    cache_dir: options.CacheDir = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write the winners as a JSON table or a C++ header.
+
+    One entry for each shape and device: measured before predicted, finished before unfinished, then the fastest. What
+    is stale is left out and named. With --shapes only the shapes of the file, and if one has no winner nothing is
+    written and the exit code is 3.
+    """
+    from kt.cache.entries import select
+    from kt.cache.location import cache_dir as cache_folder
+    from kt.cache.store import Store
+    from kt.cli import inputs
+    from kt.cli.cache_entries import current_sources, entries_of, entry_filter, judged_entries
+    from kt.cli.output import check_target
+    from kt.export.write_file import write_if_changed
+
+    if as_json == header:
+        raise InputError("kt export needs one format", hint="give either --json or --header")
+    if namespace is not None and not header:
+        raise InputError("--namespace is for --header", hint="leave it out, or export a header")
+    problems = inputs.read_shapes(shapes, dtype) if shapes else None
+    sources = current_sources(space, inputs.check_folders(templates))
+    keep = entry_filter(dtype=dtype, device=device_filter)
+    check_target(output)
+    with Store.open(cache_folder(cache_dir), read_only=True) as store:
+        found = judged_entries(store, sources)
+        warnings = [str(warning) for warning in store.warnings]
+    if problems is not None:
+        found = entries_of(found, problems)
+    selection = select(filter(keep, found), partial=not complete, predicted=predicted)
+    if not quiet:
+        _say_passed_over(selection.passed_over, warnings)
+    bests = [entry.best for entry in selection.chosen]
+    if not bests:
+        raise NoValidConfiguration("the cache has nothing to export", hint="kt show-cache tells what it holds")
+    if problems is not None:
+        _require_all(problems, bests)
+    write_if_changed(output or "-", _header(bests, predicted, namespace) if header else _table(bests))
+
+
+def _say_passed_over(passed_over: Sequence[Entry], warnings: Sequence[str]) -> None:
+    """Nothing is left out in silence."""
+    for entry in passed_over:
+        reason = f" ({entry.reason})" if entry.reason else ""
+        why = f"{entry.state}{reason}" if entry.state != "valid" else "another entry comes first"
+        note(f"left out: {entry.best.key.problem.label} on {entry.best.key.device.name}: {why}")
+    for warning in warnings:
+        note(f"warning: {warning}")
+
+
+def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig]) -> None:
+    from kt.cache.key import problem_digest
+
+    found = {problem_digest(best.key.problem) for best in bests}
+    lacking = [problem for problem in problems if problem_digest(problem) not in found]
+    if lacking:
+        lines = [f"{len(lacking)} of {len(problems)} shapes have no winner to export"]
+        lines += [f"  {problem.label}" for problem in lacking]
+        raise NoValidConfiguration("\n".join(lines), hint="kt tune gemm with the same --shapes makes them")
+
+
+def _table(bests: Sequence[BestConfig]) -> str:
+    from kt.export.json_table import render_table
+
+    return render_table(bests)
+
+
+def _header(bests: Sequence[BestConfig], predicted: bool, namespace: str | None) -> str:
+    from kt.export.header import render_header
+
+    return render_header(bests, predicted=predicted, namespace=namespace or "kt")

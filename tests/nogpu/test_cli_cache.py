@@ -1,0 +1,306 @@
+"""`kt show-cache`, `kt export` and `kt cache` over a cache made by hand."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kt.cache.records import BestConfig
+from kt.cache.store import Store
+from kt.cli.cache_entries import current_sources
+from kt.problems import Problem
+from kt.tuner.method import METHOD_LABEL
+
+ROOT = Path(__file__).parents[2]
+Command = Callable[..., Any]
+pytestmark = pytest.mark.usefixtures("no_gpu")
+
+SHAPES = (
+    "dtype: fp32\nshapes:\n  - {m: 512, n: 512, k: 512}\n  - {m: 256, n: 512, k: 512}\n  - {m: 1, n: 512, k: 512}\n"
+)
+
+
+@pytest.fixture
+def fresh(make_winner: Callable[..., BestConfig]) -> Callable[..., BestConfig]:
+    """Winners of the sources and the method of today."""
+    sources = {"simt": current_sources(None, ())["simt"]}
+
+    def make(m: int = 512, **changes: Any) -> BestConfig:
+        dtype = changes.pop("dtype", "fp32")
+        return make_winner(Problem(m, 512, 512, dtype), **{"sources": sources, "method": METHOD_LABEL} | changes)
+
+    return make
+
+
+def _fill(folder: Path, *winners: BestConfig) -> None:
+    with Store.open(folder) as store:
+        for best in winners:
+            store.put_best(best)
+
+
+@pytest.fixture
+def shapes(tmp_path: Path) -> Path:
+    path = tmp_path / "shapes.yaml"
+    path.write_text(SHAPES)
+    return path
+
+
+def test_an_empty_cache_is_no_error(kt: Command) -> None:
+    """Nothing is in the cache before the first run, and listing it says so on standard error."""
+    outcome = kt("show-cache")
+    assert (outcome.code, outcome.out) == (0, "")
+    assert "no results" in outcome.err
+
+
+def test_the_listing_names_state_and_figures(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """Each winner is one line with time, rates and state."""
+    _fill(own_environment, fresh(512), fresh(256, sources={"simt": "old"}), fresh(1, complete=False, tried=12))
+    outcome = kt("show-cache")
+    assert outcome.code == 0
+    lines = {line.split()[2]: line for line in outcome.out.splitlines()[1:]}
+    assert " valid" in lines["512x512x512"]
+    assert "12.5" in lines["512x512x512"]
+    assert "0.88x" in lines["512x512x512"]  # cuBLAS took 11.0 us
+    assert " stale" in lines["256x512x512"]
+    assert "simt changed" in lines["256x512x512"]
+    assert "12/92" in lines["1x512x512"]
+    assert " partial" in lines["1x512x512"]
+
+
+def test_off_a_terminal_the_table_is_plain_text(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """One line per shape, no colours, no frames, whatever the width of the window is."""
+    _fill(own_environment, fresh(512), fresh(256))
+    out = kt("show-cache", "--verbose").out
+    assert "\x1b" not in out
+    assert out.isascii()
+    assert len(out.splitlines()) == 3
+
+
+def test_json_listing(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """The document names its schema and holds the rows of the exported table, each with its state."""
+    _fill(own_environment, fresh(512))
+    document = kt("show-cache", "--json").json
+    assert document["schema"] == "kt.cache/1"
+    (entry,) = document["entries"]
+    assert entry["state"] == "valid"
+    assert entry["problem"]["m"] == 512
+    assert entry["time_us"] == 12.5
+
+
+@pytest.mark.parametrize(
+    ("filters", "left"),
+    [
+        ((), {512, 256, 1}),
+        (("--dtype", "fp64"), {1}),
+        (("--layout", "nn"), {512, 256, 1}),
+        (("--layout", "tt"), set()),
+        (("--family", "simt"), {512, 256, 1}),
+        (("--family", "mma"), set()),
+        (("--state", "stale"), {256}),
+        (("--state", "stale", "--state", "valid"), {512, 256, 1}),
+        (("--device", "h200"), {512, 256, 1}),
+        (("--device", "a100"), set()),
+        (("--device", "model:a100"), set()),
+    ],
+)
+def test_filters(kt: Command, own_environment: Path, fresh: Command, filters: tuple[str, ...], left: set[int]) -> None:
+    """Only entries that pass every filter are listed."""
+    _fill(own_environment, fresh(512), fresh(256, sources={"simt": "old"}), fresh(1, dtype="fp64"))
+    document = kt("show-cache", "--json", *filters).json
+    assert {entry["problem"]["m"] for entry in document["entries"]} == left
+
+
+def test_a_filter_with_a_typo_is_refused(kt: Command) -> None:
+    """An unknown format or layout is not an empty listing."""
+    assert kt("show-cache", "--dtype", "fp23").code == 2
+    assert kt("show-cache", "--layout", "xx").code == 2
+
+
+def test_missing_shapes_are_listed(kt: Command, own_environment: Path, fresh: Command, shapes: Path) -> None:
+    """Which shapes of a file have no winner can be read by a program, with the reason, and shows in the exit code."""
+    _fill(own_environment, fresh(512), fresh(256, sources={"simt": "old"}))
+    outcome = kt("show-cache", "--shapes", shapes, "--json")
+    assert outcome.code == 3
+    document = outcome.json
+    assert document["shapes"] == 3
+    missing = {item["problem"]["m"]: item["reason"] for item in document["missing"]}
+    assert missing.keys() == {256, 1}
+    assert "stale" in missing[256]
+    assert missing[1] == "never tuned"
+    assert {entry["problem"]["m"] for entry in document["entries"]} == {512, 256}
+
+
+def test_nothing_missing_is_exit_0(kt: Command, own_environment: Path, fresh: Command, shapes: Path) -> None:
+    """A cache with a winner of every shape passes."""
+    _fill(own_environment, fresh(512), fresh(256), fresh(1))
+    outcome = kt("show-cache", "--shapes", shapes, "--json")
+    assert (outcome.code, outcome.json["missing"]) == (0, [])
+
+
+def test_listing_names_missing_shapes_for_people(
+    kt: Command, own_environment: Path, fresh: Command, shapes: Path
+) -> None:
+    """Without --json the missing shapes are lines of a table."""
+    _fill(own_environment, fresh(512))
+    outcome = kt("show-cache", "--shapes", shapes)
+    assert outcome.code == 3
+    assert "fp32 nn 1x512x512    never tuned" in outcome.out
+    assert "2 of 3 shapes have no measured winner" in outcome.err
+
+
+def test_predicted_winners_are_no_measured_ones(
+    kt: Command, own_environment: Path, fresh: Command, shapes: Path
+) -> None:
+    """A shape that only the model has ranked is missing, and the listing says predicted."""
+    _fill(own_environment, fresh(512), fresh(256), fresh(1, predicted=True, method="model/1"))
+    outcome = kt("show-cache", "--shapes", shapes, "--json")
+    assert [item["problem"]["m"] for item in outcome.json["missing"]] == [1]
+    assert "predicted, not measured" in kt("show-cache").out
+
+
+def test_export_json_is_a_table(kt: Command, own_environment: Path, fresh: Command, tmp_path: Path) -> None:
+    """The table goes to standard output alone, or to a file with the same bytes."""
+    _fill(own_environment, fresh(512), fresh(256))
+    outcome = kt("export", "--json")
+    assert outcome.json["schema"] == "kt.table/1"
+    assert [row["problem"]["m"] for row in outcome.json["rows"]] == [256, 512]
+    assert kt("export", "--json", "-o", "-").out == outcome.out
+    written = kt("export", "--json", "-o", tmp_path / "table.json")
+    assert (written.code, written.out) == (0, "")
+    assert (tmp_path / "table.json").read_text() == outcome.out
+
+
+def test_an_unchanged_export_keeps_its_time_stamp(
+    kt: Command, own_environment: Path, fresh: Command, tmp_path: Path
+) -> None:
+    """make does not rebuild what depends on an export that says the same as before."""
+    _fill(own_environment, fresh(512))
+    header = tmp_path / "table.h"
+    assert kt("export", "--header", "-o", header).code == 0
+    os.utime(header, (1, 1))
+    assert kt("export", "--header", "-o", header).code == 0
+    assert header.stat().st_mtime == 1
+    _fill(own_environment, fresh(256))
+    assert kt("export", "--header", "-o", header).code == 0
+    assert header.stat().st_mtime > 1
+
+
+def test_export_leaves_out_what_is_stale_and_says_so(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """Nothing is left out in silence."""
+    _fill(own_environment, fresh(512), fresh(256, sources={"simt": "old"}), fresh(1, predicted=True, method="model/1"))
+    outcome = kt("export", "--json")
+    assert [row["problem"]["m"] for row in outcome.json["rows"]] == [512]
+    assert "256x512x512" in outcome.err
+    assert "stale" in outcome.err
+    assert "1x512x512" in outcome.err
+    predicted = kt("export", "--json", "--predicted")
+    assert [row["problem"]["m"] for row in predicted.json["rows"]] == [1, 512]
+
+
+def test_export_of_shapes_is_all_or_nothing(
+    kt: Command, own_environment: Path, fresh: Command, shapes: Path, tmp_path: Path
+) -> None:
+    """With --shapes, a shape without a winner means exit 3 and an untouched file."""
+    _fill(own_environment, fresh(512), fresh(256))
+    target = tmp_path / "table.json"
+    target.write_text("old")
+    outcome = kt("export", "--json", "--shapes", shapes, "-o", target)
+    assert outcome.code == 3
+    assert "1x512x512" in outcome.err
+    assert target.read_text() == "old"
+    _fill(own_environment, fresh(1))
+    assert kt("export", "--json", "--shapes", shapes, "-o", target).code == 0
+    assert len(json.loads(target.read_text())["rows"]) == 3
+
+
+@pytest.mark.parametrize("formats", [(), ("--json", "--header")])
+def test_export_needs_one_format(kt: Command, formats: tuple[str, ...]) -> None:
+    """Neither format and both are usage errors."""
+    outcome = kt("export", *formats)
+    assert outcome.code == 2
+    assert "one format" in outcome.err
+
+
+def test_export_refuses_bad_targets(kt: Command, own_environment: Path, fresh: Command, tmp_path: Path) -> None:
+    """A folder, a missing folder: exit 2, one message."""
+    _fill(own_environment, fresh(512))
+    for target in (tmp_path, tmp_path / "no" / "table.h"):
+        outcome = kt("export", "--header", "-o", target)
+        assert outcome.code == 2
+        assert str(target) in outcome.err
+        assert "Traceback" not in outcome.err
+
+
+def test_export_to_dev_stdout_does_not_replace_it(own_environment: Path, fresh: Command, tmp_path: Path) -> None:
+    """/dev/stdout is written to, redirected or not, and is still there afterwards."""
+    _fill(own_environment, fresh(512))
+    with (tmp_path / "out.json").open("w") as out:
+        command = [sys.executable, "-m", "kt", "export", "--json", "-o", "/dev/stdout"]
+        subprocess.run(command, check=True, stdout=out, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert Path("/dev/stdout").is_symlink()
+
+
+def test_cache_path(kt: Command, own_environment: Path, tmp_path: Path) -> None:
+    """The flag comes before the variable."""
+    assert kt("cache", "path").out == f"{own_environment}\n"
+    assert kt("cache", "path", "--cache-dir", tmp_path).out == f"{tmp_path}\n"
+    assert kt("cache", "path", "--json").json["path"] == str(own_environment)
+
+
+def test_cache_merge(kt: Command, own_environment: Path, fresh: Command, tmp_path: Path) -> None:
+    """Both sides' results are there afterwards; where both had one, the faster is kept and named."""
+    _fill(own_environment, fresh(512, time_us=10.0), fresh(256))
+    _fill(tmp_path / "other", fresh(512, time_us=9.0, tile_m=128), fresh(1))
+    outcome = kt("cache", "merge", tmp_path / "other", "--json")
+    assert (outcome.code, outcome.json["winners"]) == (0, 1)
+    (conflict,) = outcome.json["conflicts"]
+    assert "kept 9 us" in conflict
+    times = {entry["problem"]["m"]: entry["time_us"] for entry in kt("show-cache", "--json").json["entries"]}
+    assert times == {512: 9.0, 256: 12.5, 1: 12.5}
+
+
+def test_cache_merge_of_nothing_is_refused(kt: Command, tmp_path: Path) -> None:
+    """A path without a cache is a usage error that names it."""
+    outcome = kt("cache", "merge", tmp_path / "nowhere")
+    assert outcome.code == 2
+    assert "nowhere" in outcome.err
+
+
+def test_cache_prune(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """What is stale goes, the rest stays; --dry-run only counts."""
+    _fill(own_environment, fresh(512), fresh(256, sources={"simt": "old"}))
+    assert "1 winners" in kt("cache", "prune", "--stale", "--dry-run").out
+    assert len(kt("show-cache", "--json").json["entries"]) == 2
+    assert kt("cache", "prune", "--stale", "--json").json["winners"] == 1
+    assert [entry["problem"]["m"] for entry in kt("show-cache", "--json").json["entries"]] == [512]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("--damaged", "--stale"), ("--damaged", "--cubins"), ("--older-than", "soon"), ("--cubins", "--dry-run")],
+)
+def test_cache_prune_needs_a_clear_condition(kt: Command, arguments: tuple[str, ...]) -> None:
+    """No condition, a mixture that cannot be meant, and a span that is none are refused."""
+    assert kt("cache", "prune", *arguments).code == 2
+
+
+def test_a_damaged_cache_is_named_with_its_remedy(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """Listing a damaged file ends in one message; `kt cache prune --damaged` sets it aside."""
+    _fill(own_environment, fresh(512))
+    (database,) = own_environment.glob("*.sqlite3")
+    data = bytearray(database.read_bytes())
+    data[200:] = b"\xff" * (len(data) - 200)
+    database.write_bytes(data)
+    outcome = kt("show-cache")
+    assert outcome.code == 1
+    assert "kt cache prune --damaged" in outcome.err
+    pruned = kt("cache", "prune", "--damaged", "--json")
+    assert pruned.json["set_aside"]
+    assert Path(pruned.json["set_aside"]).exists()
+    assert kt("show-cache").code == 0
