@@ -1,0 +1,152 @@
+"""One configuration: what it derives, launches and breaks."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kt.devices.device import Device
+from kt.errors import InputError
+from kt.problems import Problem
+from kt.search_spaces.enumeration import enumerate_space
+from kt.search_spaces.expression import ExpressionError
+from kt.search_spaces.launch import decided_by_parameters, derive, resolve, violated
+from kt.search_spaces.loader import load_space
+from kt.search_spaces.space import Config, Launch, SearchSpace
+
+SPACE = """\
+op: gemm
+family: sample
+template: sample.cu.j2
+dtypes: [fp32]
+parameters: {tile: [16, 32, 64, 128], stages: [1, 2, 4], order: [row, column]}
+runtime: {split_k: [1, 2, 4]}
+default: {tile: 32, stages: 1, order: row, split_k: 1}
+derived: {smem_bytes: stages * 2 * tile * 32 * sizeof_in, tiles: "cdiv(m, tile) * cdiv(n, tile)"}
+constraints:
+  - {require: tile != 64 or stages > 1, reason: one stage is slow}
+  - {require: smem_bytes <= device.smem_per_block_optin, reason: shared memory of one block}
+  - {require: split_k <= k, reason: every split has work}
+launches:
+  - {kernel: gemm, grid: tiles * split_k * batch, block: tile * 8, smem_bytes: smem_bytes}
+  - {kernel: reduce, when: split_k > 1 and order == "row", grid: "cdiv(m * n, 256)", block: 256}
+workspace_bytes: (split_k > 1) * split_k * batch * m * n * sizeof_acc
+"""
+DEVICE = Device("test", (8, 0), 108, 2**35, smem_per_block_optin=65536)
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> SearchSpace:
+    (tmp_path / "space.yaml").write_text(SPACE)
+    return load_space(tmp_path / "space.yaml")
+
+
+def names(m: int = 100, n: int = 50, k: int = 64, **more: Any) -> dict[str, Any]:
+    return {**DEVICE.names(), **Problem(m, n, k, **more).names()}
+
+
+def config(space: SearchSpace, **values: Any) -> Config:
+    return space.config({**space.default, **values})
+
+
+def test_launches_and_workspace(space: SearchSpace) -> None:
+    """Launches are numbers, in order, those only whose `when` holds; the workspace is in bytes."""
+    launches, workspace = resolve(space, config(space), names())
+    assert launches == (Launch("gemm", 4 * 2, 256, 8192),)
+    assert workspace == 0
+    launches, workspace = resolve(space, config(space, split_k=4, stages=2), names(batch=3))
+    assert launches == (Launch("gemm", 8 * 4 * 3, 256, 16384), Launch("reduce", 20, 256, 0))
+    assert workspace == 4 * 3 * 100 * 50 * 4
+    assert [launch.kernel for launch in resolve(space, config(space, split_k=4, order="column"), names())[0]] == [
+        "gemm"
+    ]
+    assert all(type(value) is int for value in vars(launches[0]).values() if not isinstance(value, str))
+
+
+def test_sizes_beyond_32_bits_are_exact(space: SearchSpace) -> None:
+    """A workspace above 2**63 bytes is an exact number, not a wrapped one."""
+    huge = names(2**31 - 1, 2**31 - 1, batch=2)
+    with pytest.raises(InputError, match="gemm cannot be launched"):
+        resolve(space, config(space, split_k=2), huge)
+    _, workspace = resolve(space, config(space, split_k=2, tile=128, order="column"), names(2**20, 2**20))
+    assert workspace == 2 * 2**40 * 4
+
+
+def test_derive_has_every_name(space: SearchSpace) -> None:
+    """`derive` gives parameters, derived quantities and given names; without sizes it leaves out what needs them."""
+    values = derive(space, config(space), names())
+    assert values == {**names(), **space.default, "smem_bytes": 8192, "tiles": 8}
+    values = derive(space, config(space), {**DEVICE.names(), "sizeof_in": 4})
+    assert values["smem_bytes"] == 8192
+    assert "tiles" not in values
+
+
+def test_violated_names_the_first_broken_constraint(space: SearchSpace) -> None:
+    """A stored configuration is checked again where it is used: on this problem and this device."""
+    assert violated(space, config(space), names()) is None
+    broken = violated(space, config(space, tile=64, split_k=4), names(k=2))
+    assert broken is not None
+    assert broken.reason == "one stage is slow"
+    broken = violated(space, config(space, tile=128, stages=4), names())
+    assert broken is not None
+    assert broken.reason == "shared memory of one block"
+    larger = Device("larger", (9, 0), 132, 2**37, smem_per_block_optin=232448).names()
+    assert violated(space, config(space, tile=128, stages=4), {**names(), **larger}) is None
+    broken = violated(space, config(space, split_k=4), names(k=2))
+    assert broken is not None
+    assert broken.reason == "every split has work"
+    assert violated(space, config(space, split_k=4), {**DEVICE.names(), "sizeof_in": 4}) is None
+
+
+def test_violated_includes_cuda_limits(space: SearchSpace) -> None:
+    """A grid beyond CUDA's limit is found although no constraint of the file names it."""
+    broken = violated(space, config(space, tile=16), names(2**21, 2**21))
+    assert broken is not None
+    assert broken.reason == "a launch of gemm has 1 to 2147483647 blocks"
+    with pytest.raises(InputError, match="gemm cannot be launched with 17179869184 blocks of 128 threads") as caught:
+        resolve(space, config(space, tile=16), names(2**21, 2**21))
+    assert "add a constraint" in (caught.value.hint or "")
+    assert violated(space, config(space, tile=128), names(2**20, 2**20)) is None
+
+
+def test_violated_agrees_with_the_enumeration(space: SearchSpace) -> None:
+    """A configuration is valid alone exactly where it is among the enumerated ones."""
+    for problem in (names(), names(k=2), names(2**21, 2**21)):
+        found = enumerate_space(space, problem)
+        for tile in space.parameters["tile"]:
+            for stages in space.parameters["stages"]:
+                for split_k in space.runtime["split_k"]:
+                    choice = config(space, tile=tile, stages=stages, split_k=split_k)
+                    assert (violated(space, choice, problem) is None) == (found.index(choice) is not None)
+
+
+def test_a_configuration_of_another_space_is_named(space: SearchSpace) -> None:
+    """A stored configuration that lacks a parameter is refused by name, not an assertion or a default."""
+    old = Config("sample", (("tile", 32), ("order", "row")), (("split_k", 1),))
+    for use in (derive, resolve, violated):
+        with pytest.raises(
+            InputError, match="`sample tile=32 order=row split_k=1` has no stages, which the space sample"
+        ):
+            use(space, old, names())
+
+
+def test_missing_names_are_named(space: SearchSpace) -> None:
+    """Launches need the problem's sizes; the message says which name is missing."""
+    with pytest.raises(ExpressionError, match=r"(m|n|batch) has no value"):
+        resolve(space, config(space), {**DEVICE.names(), "sizeof_in": 4})
+
+
+def test_what_parameters_alone_decide(space: SearchSpace) -> None:
+    """Constraints that reach problem or device through a derived quantity are not among them."""
+    assert [rule.reason for rule in decided_by_parameters(space)] == ["one stage is slow"]
+
+
+def test_resolving_is_quick(space: SearchSpace) -> None:
+    """A thousand candidates are checked and resolved in well under a second."""
+    choice, given = config(space, split_k=2), names()
+    start = time.perf_counter()
+    for _ in range(1000):
+        assert violated(space, choice, given) is None
+        resolve(space, choice, given)
+    assert time.perf_counter() - start < 1.5
