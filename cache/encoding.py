@@ -100,7 +100,13 @@ def decode_launch(fields: Fields) -> Launch:
 
 
 def encode_measurement(measurement: Measurement) -> dict[str, Any]:
-    return dict(vars(measurement))
+    values = {"time_us": _float(measurement.time_us), "spread": _float(measurement.spread)}
+    return dict(vars(measurement)) | values
+
+
+def _float(value: float | None) -> float | None:
+    """Times are written as 2.0 also where a caller has a 2, so that what is read back is written the same."""
+    return None if value is None else float(value)
 
 
 def decode_measurement(fields: Fields) -> Measurement:
@@ -130,9 +136,9 @@ def encode_best(best: BestConfig) -> dict[str, Any]:
         "launches": [encode_launch(launch) for launch in best.launches],
         "workspace_bytes": best.workspace_bytes,
         "ties": [encode_config(config) for config in best.ties],
-        "default_us": best.default_us,
-        "baseline": dict(sorted(best.baseline.items())),
-        "floor_us": best.floor_us,
+        "default_us": _float(best.default_us),
+        "baseline": {peer: float(best.baseline[peer]) for peer in sorted(best.baseline)},
+        "floor_us": _float(best.floor_us),
         "tried": best.tried,
         "total": best.total,
         "complete": best.complete,

@@ -85,7 +85,7 @@ def open_for_reading(file: Path) -> sqlite3.Connection:
 
 def _readable(file: Path) -> sqlite3.Connection:
     try:
-        # Not mode "ro": SQLite would leave its journal's files behind. A file that cannot be written opens all the same.
+        # Not mode "ro": SQLite would leave its journal files behind. A file without write permission opens as well.
         connection = _checked(connect(file, "rw"), file)
         connection.execute("PRAGMA query_only = ON")
         return connection

@@ -1,0 +1,149 @@
+"""The JSON table `kt.table/1`: winners with all that is known of them, one row each, the same bytes every time."""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from kt import __version__
+from kt.cache.encoding import (
+    decode_best,
+    decode_device,
+    decode_problem,
+    encode_best,
+    strings,
+)
+from kt.cache.fields import FieldError, Fields
+from kt.cache.key import device_fields, key_digest
+from kt.cache.ranking import listing_order
+from kt.cache.records import BestConfig, CacheKey
+from kt.errors import InputError
+
+__all__ = ["TABLE_SCHEMA", "read_table", "render_table", "row", "table"]
+
+TABLE_SCHEMA = "kt.table/1"
+_MAJOR = TABLE_SCHEMA.rpartition("/")[0]
+
+
+def table(winners: Iterable[BestConfig]) -> dict[str, Any]:
+    """The document: rows in listing order, no time stamps, no paths, no names of hosts."""
+    rows = [row(best) for best in sorted(winners, key=listing_order)]
+    return {"schema": TABLE_SCHEMA, "kt": __version__, "rows": rows}
+
+
+def render_table(winners: Iterable[BestConfig]) -> str:
+    """The document as strict JSON text (ASCII, no NaN), with a final newline."""
+    return json.dumps(table(winners), indent=2, allow_nan=False) + "\n"
+
+
+def row(best: BestConfig) -> dict[str, Any]:
+    """One winner; what is not known is None."""
+    problem, record = best.key.problem, encode_best(best)
+    measurement, config, baseline = record["measurement"], record["config"], record["baseline"]
+    time_us, floor_us = measurement["time_us"], record["floor_us"]
+    return {
+        "problem": problem.as_dict(),
+        "family": config["family"],
+        "config": {"parameters": config["parameters"], "runtime": config["runtime"]},
+        "launches": record["launches"],
+        "workspace_bytes": record["workspace_bytes"],
+        "time_us": time_us,
+        "spread": measurement["spread"],
+        "samples": measurement["samples"],
+        "tflops": _rounded(problem.flops / time_us / 1e6),
+        "gb_per_s": _rounded(problem.bytes / time_us / 1e3),
+        "floor_us": floor_us,
+        "floor_fraction": None if floor_us is None else _rounded(floor_us / time_us),
+        "baseline": baseline,
+        "ratio": {peer: _rounded(peer_us / time_us) for peer, peer_us in baseline.items()},
+        **{name: record[name] for name in ("default_us", "ties", "tried", "total", "complete", "edge")},
+        "kind": "predicted" if measurement["predicted"] else "measured",
+        **{name: measurement[name] for name in ("refined", "noisy", "registers", "spill_bytes", "smem_bytes")},
+        "device": device_fields(best.key.device),
+        "toolchain": best.key.toolchain,
+        "method": best.key.method,
+        "sources": dict(sorted(best.sources.items())),
+        "key": key_digest(best.key),
+    }
+
+
+def _rounded(value: float) -> float:
+    """Six significant digits: more than any timing has, and the same text on every machine."""
+    return float(f"{value:.6g}")
+
+
+def read_table(path: Path | str) -> list[BestConfig]:
+    """The winners of a table ("-": standard input); derived figures are not read but made again when needed.
+
+    Raises:
+        InputError: it is not a `kt.table/1`; the message names the row and field.
+    """
+    document = _parse(_text(path), path)
+    try:
+        fields = Fields(document)
+        schema = fields.text("schema")
+        if schema != TABLE_SCHEMA:
+            hint = "use the kt that made it" if schema.startswith(f"{_MAJOR}/") else f"a table has {TABLE_SCHEMA!r}"
+            raise InputError(f"{path}: schema is {schema!r}, not {TABLE_SCHEMA!r}", hint=hint)
+        return [_decode_row(fields_of_row) for fields_of_row in fields.objects("rows")]
+    except FieldError as error:
+        raise InputError(f"{path}: {error}", hint="`kt schema table` prints the JSON Schema of tables") from error
+
+
+def _text(path: Path | str) -> str:
+    if str(path) == "-":
+        return sys.stdin.read()
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from error
+
+
+def _parse(text: str, path: Path | str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_distinct)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not strict JSON: {error}") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} is repeated")
+    return found
+
+
+# Fields of a stored winner and of its measurement that a row has under the same names.
+_OF_WINNER = (
+    "launches", "workspace_bytes", "ties", "default_us", "baseline", "floor_us", "tried", "total", "complete", "edge",
+)  # fmt: skip
+_OF_MEASUREMENT = (
+    "time_us", "spread", "samples", "refined", "noisy", "registers", "spill_bytes", "smem_bytes",
+)  # fmt: skip
+
+
+def _decode_row(fields: Fields) -> BestConfig:
+    """A row holds what a stored record holds, laid out for readers: the record is put together again."""
+    problem, device = decode_problem(fields.object("problem")), decode_device(fields.object("device"))
+    key = CacheKey(problem, device, fields.text("toolchain"), fields.text("method"))
+    if fields.text("key") != key_digest(key):
+        raise FieldError(f"{fields.path('key')}: is not the digest of problem, device, toolchain and method")
+    predicted = fields.choice("kind", ("measured", "predicted")) == "predicted"
+    choices = fields.object("config")
+    record = {name: fields.raw(name) for name in _OF_WINNER}
+    record["measurement"] = {name: fields.raw(name) for name in _OF_MEASUREMENT}
+    record["measurement"] |= {"status": "ok", "predicted": predicted, "detail": ""}
+    record["config"] = {name: choices.raw(name) for name in ("parameters", "runtime")}
+    record["config"]["family"] = fields.text("family")
+    record["provenance"] = {}
+    return decode_best(Fields(record, fields.where), key, strings(fields.object("sources")))

@@ -1,0 +1,118 @@
+"""Writing a generated file: whole or not at all, only if it changed, and never in place of what is not a file."""
+
+import contextlib
+import os
+import secrets
+import stat
+import sys
+from pathlib import Path
+
+from kt.errors import InputError, KtError
+
+__all__ = ["check_output", "write_if_changed"]
+
+# Names of open descriptors; what they lead to may be a regular file, and belongs to whoever opened it.
+_DESCRIPTOR_FOLDERS = ("/dev/", "/proc/")
+
+
+def check_output(path: Path | str) -> None:
+    """Raises InputError if `path` cannot be an output, so that a long run does not end in that message."""
+    if not _is_stream(path):
+        _check_regular(_target(path), path)
+
+
+def write_if_changed(path: Path | str, text: str) -> bool:
+    """Writes `text` to `path`; False if the file had exactly these contents and was left alone, times included.
+
+    A regular file is replaced in one step by a new one that is already on disk, so a reader sees the old or the new
+    contents and a failure leaves the old. "-" is standard output; devices, pipes and `/dev/stdout` are written to
+    as they are. A symbolic link stays, and what it points to is replaced.
+
+    Raises:
+        InputError: `path` is a folder, its parent does not exist, or it is write-protected.
+        KtError: the file system refused, e.g. for lack of space.
+    """
+    try:
+        if _is_stream(path):
+            _write_stream(str(path), text)
+            return True
+        target = _target(path)
+        _check_regular(target, path)
+        return _replace_if_changed(target, text.encode())
+    except BrokenPipeError:
+        raise  # the reader of standard output went away: the command line's business
+    except OSError as error:
+        raise KtError(
+            f"{path} could not be written: {error.strerror or error}",
+            hint="whatever was there before is unchanged; free some space or name another place with -o",
+        ) from error
+
+
+def _is_stream(path: Path | str) -> bool:
+    name = str(path)
+    if name == "-" or os.path.abspath(name).startswith(_DESCRIPTOR_FOLDERS):
+        return not os.path.isdir(name)
+    try:
+        mode = os.stat(name).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _write_stream(name: str, text: str) -> None:
+    if name in ("-", "/dev/stdout"):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    with open(os.open(name, os.O_WRONLY | os.O_APPEND), "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _target(path: Path | str) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _check_regular(target: Path, path: Path | str) -> None:
+    if target.is_dir():
+        raise InputError(f"{path} is a folder", hint="name a file in it with -o")
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: its folder {target.parent} does not exist", hint="make the folder first")
+    if target.exists() and not target.stat().st_mode & 0o222:
+        raise InputError(f"{path} is write-protected", hint="`chmod u+w` it, or name another file with -o")
+
+
+def _replace_if_changed(target: Path, data: bytes) -> bool:
+    mode = None
+    if target.exists():
+        if target.read_bytes() == data:
+            return False
+        mode = stat.S_IMODE(target.stat().st_mode)
+    fresh = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}")
+    try:
+        _write_new(fresh, data, mode)
+        os.replace(fresh, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise
+    _sync_folder(target.parent)
+    return True
+
+
+def _write_new(fresh: Path, data: bytes, mode: int | None) -> None:
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as stream:
+        if mode is not None:
+            os.fchmod(stream.fileno(), mode)
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the new name survive a power cut; not every file system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
