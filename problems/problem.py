@@ -19,8 +19,8 @@ class Signature:
 
     Attributes:
         dtype, accumulator, out_dtype, layout, epilogue: as in `Problem`.
-        align_a, align_b, align_c: bytes (a power of two, at most 16) to which the start of every row of the stored
-            operand is aligned.
+        align_a, align_b, align_c: bytes (a power of two, at most 16) to which start and end of every row of the stored
+            operand are aligned.
     """
 
     dtype: str
@@ -142,11 +142,15 @@ class Problem:
         return int(elements * self.element_bytes[operand])
 
     def alignment(self, operand: str) -> int:
-        """Bytes, at most 16, to which the start of every stored row of `operand` is aligned."""
+        """Bytes, at most 16, to which the start and the end of every stored row of `operand` are aligned.
+
+        Rows that also end on the boundary consist of whole accesses, so a kernel needs no partial one.
+        """
         size = self.element_bytes[operand]
+        end = self.stored_extents[operand][1] * size
         pitch = getattr(self, f"ld{operand}") * size
         stride = getattr(self, f"stride_{operand}") * size
-        bits = pitch | stride | self.base_alignment | MAX_ALIGNMENT
+        bits = pitch | end | stride | self.base_alignment | MAX_ALIGNMENT
         return int(bits & -bits)
 
     @property

@@ -1,0 +1,382 @@
+// Tiled GEMM on the plain arithmetic units: any layout, size, leading dimension and alignment.
+//
+// A thread block computes BLOCK_M x BLOCK_N of C and walks k in steps of BLOCK_K through a ring of tiles in shared
+// memory. A warp covers LANES_M x LANES_N threads, each with a THREAD_M x THREAD_N piece of C in registers.
+//
+// Shared memory delivers 128 bytes a clock to a multiprocessor that multiplies 128 pairs in it, so a thread must use
+// every value it reads at least four times over: the reads, not the multiplications, bound small thread tiles.
+
+namespace kt {
+
+// The tile of one operand, MN (m or n) by k, on its way from global to shared memory.
+//
+// Global memory has it in rows along mn, or along k if K_CONTIGUOUS; it is stored as [k][mn] either way, a K_CONTIGUOUS
+// one turned round element by element. (Keeping its order and reading it along k was slower: docs/perf-log.md.)
+// The tile is cut into units of `kWidth` neighbouring elements. Unit u = lane + kLanes * (row + kRows * chunk) is moved
+// by thread u % THREADS in pass u / THREADS. All extents are powers of two, so the bits of the thread and of the pass
+// do not mix: every pass is the thread's first unit plus a constant.
+template <class T, class TShared, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int LOAD_BYTES, int THREADS>
+struct OperandTile {
+  static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements in 16 bytes of shared memory
+  static constexpr int kRows = K_CONTIGUOUS ? BLOCK_MN : BLOCK_K;
+  static constexpr int kColumns = K_CONTIGUOUS ? BLOCK_K : BLOCK_MN;
+  static constexpr int kWidth = K_CONTIGUOUS ? 1 : min_of(kColumns, LOAD_BYTES / int(sizeof(T)));
+  // Rows of a turned tile are padded by 16 bytes: the writes of a warp, 8 k by 4 mn, then hit all banks once.
+  static constexpr int kPad = K_CONTIGUOUS ? kGroup : 0;
+  static constexpr int kPitch = BLOCK_MN + kPad;
+  static constexpr int kElements = kPitch * BLOCK_K;
+
+  // Threads side by side along a row: all of it, or a 32-byte sector of fp32 where the tile is turned.
+  static constexpr int kLanes = K_CONTIGUOUS ? min_of(kColumns, 8) : kColumns / kWidth;
+  static constexpr int kChunks = K_CONTIGUOUS ? kColumns / kLanes : 1;
+  static constexpr int kUnits = kLanes * kRows * kChunks;
+  static constexpr int kPasses = cdiv(kUnits, THREADS);
+  static constexpr int kColumnPasses =
+      K_CONTIGUOUS ? min_of(kPasses, max_of(1, kUnits / max_of(THREADS, kLanes * kRows))) : max_of(1, kLanes / THREADS);
+  static constexpr int kRowPasses = kPasses / kColumnPasses;
+  static constexpr int kRowStep = max_of(1, THREADS / kLanes);  // rows between row passes
+  static constexpr int kColumnStep = K_CONTIGUOUS ? kLanes * max_of(1, THREADS / (kLanes * kRows)) : THREADS * kWidth;
+
+  static_assert((BLOCK_MN & (BLOCK_MN - 1)) == 0 && (BLOCK_K & (BLOCK_K - 1)) == 0, "tiles are powers of two");
+  static_assert((THREADS & (THREADS - 1)) == 0, "the number of threads is a power of two");
+  static_assert(kRowPasses * kColumnPasses == kPasses, "passes form a rectangle");
+
+  const T* cursor;     // this thread's first element of the tile that is copied next
+  long long row_step;  // elements between row passes
+  long long advance;   // elements between tiles
+  int k;               // this thread's first k in the tile that is copied next; negative before the operand
+  int mn_left;         // elements along mn from this thread's first one to the end of the problem
+  int offset;          // this thread's first element in shared memory
+
+  // `base` is the element (mn = 0, k = 0) of this batch, `pitch` the elements between its rows.
+  __device__ __forceinline__ OperandTile(const T* base, long long pitch, int first_mn, int extent, int first_k) {
+    const int lane = int(threadIdx.x) % kLanes, row = int(threadIdx.x) / kLanes % kRows;
+    const int column = K_CONTIGUOUS ? lane + int(threadIdx.x) / (kLanes * kRows) * kLanes : lane * kWidth;
+    const int mn = K_CONTIGUOUS ? row : column;
+    k = first_k + (K_CONTIGUOUS ? column : row);
+    mn_left = extent - (first_mn + mn);
+    offset = shared_at(row, column);
+    const long long global_row = K_CONTIGUOUS ? first_mn + row : k;
+    cursor = base + (global_row * pitch + (K_CONTIGUOUS ? k : first_mn + column));
+    row_step = kRowStep * pitch;
+    advance = K_CONTIGUOUS ? (long long)BLOCK_K : BLOCK_K * pitch;
+  }
+
+  static constexpr __device__ int shared_at(int row, int column) {
+    return K_CONTIGUOUS ? column * kPitch + row : row * kPitch + column;
+  }
+  static constexpr __device__ int shared_of(int row_pass, int column_pass) {
+    return shared_at(row_pass * kRowStep, column_pass * kColumnStep);
+  }
+
+  __device__ __forceinline__ static bool active() { return kUnits >= THREADS || int(threadIdx.x) < kUnits; }
+
+  // Whether a pass lies inside the operand: rows consist of whole units, and only the first tile begins before k = 0.
+  template <bool FIRST>
+  __device__ __forceinline__ bool valid(int row_pass, int column_pass) const {
+    const int row = row_pass * kRowStep, column = column_pass * kColumnStep;
+    return (K_CONTIGUOUS ? row : column) < mn_left && (!FIRST || k + (K_CONTIGUOUS ? column : row) >= 0);
+  }
+
+  __device__ __forceinline__ void next() {
+    cursor += advance;
+    k += BLOCK_K;
+  }
+
+  // Starts the copies of the next tile into `shared`; elements outside the operand become zero.
+  template <bool FIRST>
+  __device__ __forceinline__ void copy_async(TShared* shared) {
+    constexpr int kBytes = kWidth * int(sizeof(T));
+    if (active()) {
+      const unsigned target = ptx::shared_address(shared + offset);
+      const T* source = cursor;
+#pragma unroll
+      for (int row = 0; row < kRowPasses; ++row) {
+#pragma unroll
+        for (int column = 0; column < kColumnPasses; ++column) {
+          ptx::cp_async_zfill<kBytes>(target + shared_of(row, column) * int(sizeof(T)), source + column * kColumnStep,
+                                      valid<FIRST>(row, column));
+        }
+        source += row_step;
+      }
+    }
+    next();
+  }
+
+  // The same in two halves, through registers: for elements that need a conversion, and before sm_80.
+  using Staged = Vector<T, kWidth>[kRowPasses][kColumnPasses];
+
+  template <bool FIRST>
+  __device__ __forceinline__ void fetch(Staged& staged) {
+    const T* source = cursor;
+#pragma unroll
+    for (int row = 0; row < kRowPasses; ++row) {
+#pragma unroll
+      for (int column = 0; column < kColumnPasses; ++column) {
+        if (active() && valid<FIRST>(row, column)) {
+          staged[row][column] = *reinterpret_cast<const Vector<T, kWidth>*>(source + column * kColumnStep);
+        } else {
+#pragma unroll
+          for (int i = 0; i < kWidth; ++i) staged[row][column].at[i] = convert<T>(0.0f);
+        }
+      }
+      source += row_step;
+    }
+    next();
+  }
+
+  __device__ __forceinline__ void commit(const Staged& staged, TShared* shared) const {
+    constexpr int kStore = min_of(kWidth, kGroup);
+    if (!active()) return;
+#pragma unroll
+    for (int row = 0; row < kRowPasses; ++row) {
+#pragma unroll
+      for (int column = 0; column < kColumnPasses; ++column) {
+#pragma unroll
+        for (int i = 0; i < kWidth; i += kStore) {
+          Vector<TShared, kStore> group;
+#pragma unroll
+          for (int j = 0; j < kStore; ++j) group.at[j] = convert<TShared>(staged[row][column].at[i + j]);
+          *reinterpret_cast<Vector<TShared, kStore>*>(shared + offset + shared_of(row, column) + i) = group;
+        }
+      }
+    }
+  }
+};
+
+// In which order a thread multiplies its fragments. It decides how often the register file's operand cache hits: the
+// outer index holds one operand still, and the inner one turns back at each end so that the other is kept as well.
+enum FmaOrder { kRowsOuter, kColumnsOuter, kColumnQuads, kRowQuads };
+
+// Calls `multiply(i, j)` for every i < M and j < N.
+template <FmaOrder ORDER, int M, int N, class Multiply>
+__device__ __forceinline__ void for_each_product(const Multiply& multiply) {
+  constexpr bool kRowsInside = ORDER == kColumnsOuter || ORDER == kRowQuads;
+  constexpr int kInner = kRowsInside ? M : N, kOuter = kRowsInside ? N : M;
+  constexpr int kBlock = ORDER == kColumnQuads || ORDER == kRowQuads ? min_of(kInner, 4) : kInner;
+#pragma unroll
+  for (int block = 0; block < kInner; block += kBlock) {
+#pragma unroll
+    for (int step = 0; step < kOuter; ++step) {
+      const int outer = block / kBlock % 2 ? kOuter - 1 - step : step;
+#pragma unroll
+      for (int lane = 0; lane < kBlock; ++lane) {
+        const int inner = block + (outer % 2 ? kBlock - 1 - lane : lane);
+        if constexpr (kRowsInside) {
+          multiply(inner, outer);
+        } else {
+          multiply(outer, inner);
+        }
+      }
+    }
+  }
+}
+
+template <class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int THREAD_M_, int THREAD_N_,
+          int LANES_M_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_, bool B_K_CONTIGUOUS_, int LOAD_A_, int LOAD_B_, int STORE_, bool ASYNC_>
+struct SimtTraits {
+  using TIn = TIn_;
+  using TAcc = TAcc_;
+  using TOut = TOut_;
+  using TShared = typename Select<ASYNC_, TIn_, TAcc_>::type;
+  static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_;
+  static constexpr int THREAD_M = THREAD_M_, THREAD_N = THREAD_N_, LANES_M = LANES_M_, LANES_N = 32 / LANES_M_;
+  static constexpr int STAGES = STAGES_, UNROLL = UNROLL_, STORE = STORE_;
+  static constexpr FmaOrder ORDER = ORDER_;
+  static constexpr bool ASYNC = ASYNC_;
+  static constexpr int kThreads = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
+  static constexpr int kWarpsN = BLOCK_N / (LANES_N * THREAD_N);
+  static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements of a 16-byte access to shared memory
+  static constexpr int kGroupM = min_of(THREAD_M, kGroup), kGroupN = min_of(THREAD_N, kGroup);
+
+  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_, LOAD_A_, kThreads>;
+  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_, LOAD_B_, kThreads>;
+  static constexpr int kStageElements = TileA::kElements + TileB::kElements;
+  static constexpr int kSharedBytes = STAGES * kStageElements * int(sizeof(TShared));
+
+  static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 1024 threads");
+  static_assert(BLOCK_M % (LANES_M * THREAD_M) == 0 && BLOCK_N % (LANES_N * THREAD_N) == 0, "warps tile the block");
+  static_assert(THREAD_M % kGroupM == 0 && THREAD_N % kGroupN == 0, "thread tiles are whole groups");
+  static_assert(!ASYNC || is_same<TIn, TShared>, "cp.async cannot convert");
+  static_assert(ASYNC || STAGES == 2, "copies through registers use two buffers");
+  static_assert(UNROLL % 4 == 0 && BLOCK_K % UNROLL == 0, "two register fragments of up to two steps alternate");
+};
+
+template <class Traits>
+struct SimtAccumulator {
+  using TAcc = typename Traits::TAcc;
+  using TShared = typename Traits::TShared;
+  TAcc at[Traits::THREAD_M][Traits::THREAD_N];
+  int m, n;  // first element of this thread inside the block tile
+
+  __device__ __forceinline__ SimtAccumulator() {
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+    m = warp / Traits::kWarpsN * (Traits::LANES_M * Traits::THREAD_M) + lane / Traits::LANES_N * Traits::kGroupM;
+    n = warp % Traits::kWarpsN * (Traits::LANES_N * Traits::THREAD_N) + lane % Traits::LANES_N * Traits::kGroupN;
+#pragma unroll
+    for (int i = 0; i < Traits::THREAD_M; ++i)
+#pragma unroll
+      for (int j = 0; j < Traits::THREAD_N; ++j) at[i][j] = TAcc(0);
+  }
+
+  // Offset of element i from the thread's first, along m or n.
+  __device__ __forceinline__ static constexpr int offset_m(int i) {
+    return i / Traits::kGroupM * (Traits::kGroupM * Traits::LANES_M) + i % Traits::kGroupM;
+  }
+  __device__ __forceinline__ static constexpr int offset_n(int j) {
+    return j / Traits::kGroupN * (Traits::kGroupN * Traits::LANES_N) + j % Traits::kGroupN;
+  }
+
+  template <int COUNT, int GROUP, int LANES>
+  __device__ __forceinline__ static void read(TAcc (&fragment)[COUNT], const TShared* shared) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i += GROUP) {
+      const auto group = *reinterpret_cast<const Vector<TShared, GROUP>*>(shared + i * LANES);
+#pragma unroll
+      for (int j = 0; j < GROUP; ++j) fragment[i + j] = convert<TAcc>(group.at[j]);
+    }
+  }
+
+  __device__ __forceinline__ void read_a(TAcc (&fragment)[Traits::THREAD_M], const TShared* a, int k) const {
+    read<Traits::THREAD_M, Traits::kGroupM, Traits::LANES_M>(fragment, a + k * Traits::TileA::kPitch + m);
+  }
+  __device__ __forceinline__ void read_b(TAcc (&fragment)[Traits::THREAD_N], const TShared* b, int k) const {
+    read<Traits::THREAD_N, Traits::kGroupN, Traits::LANES_N>(fragment, b + k * Traits::TileB::kPitch + n);
+  }
+
+  // Adds the product of one stage. The fragments of the next k are read while the present ones are multiplied.
+  __device__ __forceinline__ void multiply(const TShared* a, const TShared* b) {
+    TAcc fragment_a[2][Traits::THREAD_M], fragment_b[2][Traits::THREAD_N];
+    read_a(fragment_a[0], a, 0);
+    read_b(fragment_b[0], b, 0);
+#pragma unroll Traits::UNROLL
+    for (int k = 0; k < Traits::BLOCK_K; ++k) {
+      if (k + 1 < Traits::BLOCK_K) {
+        read_a(fragment_a[(k + 1) % 2], a, k + 1);
+        read_b(fragment_b[(k + 1) % 2], b, k + 1);
+      }
+      for_each_product<Traits::ORDER, Traits::THREAD_M, Traits::THREAD_N>(
+          [&](int i, int j) { at[i][j] += fragment_a[k % 2][i] * fragment_b[k % 2][j]; });
+    }
+  }
+
+  // Hands every group of neighbouring elements inside the problem to `store(row, column, products, valid)`.
+  template <class Store>
+  __device__ __forceinline__ void for_each_group(int block_m, int block_n, int extent_m, int extent_n,
+                                                 const Store& store) const {
+#pragma unroll
+    for (int i = 0; i < Traits::THREAD_M; ++i) {
+      const int row = block_m + m + offset_m(i);
+      if (row < extent_m) {
+#pragma unroll
+        for (int j = 0; j < Traits::THREAD_N; j += Traits::kGroupN) {
+          const int column = block_n + n + offset_n(j);
+          if (column < extent_n) store(row, column, &at[i][j], extent_n - column);
+        }
+      }
+    }
+  }
+};
+
+// Copies run `STAGES - 1` steps ahead of the multiplications; one barrier a step.
+template <class Traits>
+__device__ __forceinline__ void simt_loop_async(SimtAccumulator<Traits>& accumulator, typename Traits::TileA& a,
+                                                typename Traits::TileB& b, typename Traits::TShared* shared, int steps) {
+  using TShared = typename Traits::TShared;
+  constexpr int kAhead = Traits::STAGES - 1;
+#pragma unroll
+  for (int step = 0; step < kAhead; ++step) {
+    if (step < steps) {
+      TShared* const stage = shared + step * Traits::kStageElements;
+      a.template copy_async<true>(stage);
+      b.template copy_async<true>(stage + Traits::TileA::kElements);
+    }
+    ptx::cp_async_commit();
+  }
+  int fill = kAhead, drain = 0;  // stage to be filled and stage to be read
+  for (int step = 0; step < steps; ++step) {
+    ptx::cp_async_wait<kAhead - 1>();
+    __syncthreads();
+    if (step + kAhead < steps) {
+      TShared* const stage = shared + fill * Traits::kStageElements;
+      a.template copy_async<false>(stage);
+      b.template copy_async<false>(stage + Traits::TileA::kElements);
+    }
+    ptx::cp_async_commit();
+    const TShared* const stage = shared + drain * Traits::kStageElements;
+    accumulator.multiply(stage, stage + Traits::TileA::kElements);
+    fill = fill + 1 == Traits::STAGES ? 0 : fill + 1;
+    drain = drain + 1 == Traits::STAGES ? 0 : drain + 1;
+  }
+}
+
+// Two buffers: the next tile waits in registers while the present one is multiplied.
+template <class Traits>
+__device__ __forceinline__ void simt_loop_staged(SimtAccumulator<Traits>& accumulator, typename Traits::TileA& a,
+                                                 typename Traits::TileB& b, typename Traits::TShared* shared, int steps) {
+  using TShared = typename Traits::TShared;
+  typename Traits::TileA::Staged staged_a;
+  typename Traits::TileB::Staged staged_b;
+  if (steps > 0) {
+    a.template fetch<true>(staged_a);
+    b.template fetch<true>(staged_b);
+    a.commit(staged_a, shared);
+    b.commit(staged_b, shared + Traits::TileA::kElements);
+  }
+  __syncthreads();
+  for (int step = 0; step < steps; ++step) {
+    const bool more = step + 1 < steps;
+    if (more) {
+      a.template fetch<false>(staged_a);
+      b.template fetch<false>(staged_b);
+    }
+    const TShared* const stage = shared + step % 2 * Traits::kStageElements;
+    accumulator.multiply(stage, stage + Traits::TileA::kElements);
+    if (more) {
+      TShared* const other = shared + (step + 1) % 2 * Traits::kStageElements;
+      a.commit(staged_a, other);
+      b.commit(staged_b, other + Traits::TileA::kElements);
+    }
+    __syncthreads();
+  }
+}
+
+template <class Traits>
+__device__ __forceinline__ void gemm_simt(const GemmArguments& args) {
+  using TIn = typename Traits::TIn;
+  using TAcc = typename Traits::TAcc;
+  using TOut = typename Traits::TOut;
+  const Tile tile = schedule(args, cdiv(args.m, Traits::BLOCK_M), cdiv(args.n, Traits::BLOCK_N));
+  const int block_m = tile.m * Traits::BLOCK_M, block_n = tile.n * Traits::BLOCK_N;
+  const int steps_in_all = args.k / Traits::BLOCK_K + (args.k % Traits::BLOCK_K != 0);
+  const int steps_per_slice = steps_in_all / args.split_k + (steps_in_all % args.split_k != 0);
+  const int first_step = min_of(tile.split * steps_per_slice, steps_in_all);
+  const int steps = min_of(steps_per_slice, steps_in_all - first_step);
+
+  // The steps end with k, so that the first of them, not the last, may be cut: only the prologue checks k.
+  const int first_k = args.k - (steps_in_all - first_step) * Traits::BLOCK_K;
+  typename Traits::TileA a(static_cast<const TIn*>(args.a) + tile.batch * args.stride_a, args.lda, block_m, args.m,
+                           first_k);
+  typename Traits::TileB b(static_cast<const TIn*>(args.b) + tile.batch * args.stride_b, args.ldb, block_n, args.n,
+                           first_k);
+  SimtAccumulator<Traits> accumulator;
+  extern __shared__ __align__(128) unsigned char shared_bytes[];
+  auto* const shared = reinterpret_cast<typename Traits::TShared*>(shared_bytes);
+  if constexpr (Traits::ASYNC) {
+    simt_loop_async<Traits>(accumulator, a, b, shared, steps);
+  } else {
+    simt_loop_staged<Traits>(accumulator, a, b, shared, steps);
+  }
+
+  if (args.split_k == 1) {
+    const LinearEpilogue<TAcc, TOut> epilogue(args);
+    TOut* const c = static_cast<TOut*>(args.c) + tile.batch * args.stride_c;
+    accumulator.for_each_group(block_m, block_n, args.m, args.n, [&](int row, int column, const TAcc* products, int valid) {
+      store_row<Traits::STORE, Traits::kGroupN>(epilogue, c + row * args.ldc + column, products, valid);
+    });
+  } else {
+    store_partial<Traits::kGroupN>(accumulator, args, tile, block_m, block_n);
+  }
+}
+
+}  // namespace kt

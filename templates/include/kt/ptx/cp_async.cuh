@@ -1,0 +1,28 @@
+// cp.async: copies from global to shared memory that do not pass through registers (sm_80 and later).
+
+namespace kt::ptx {
+
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+// Copies `BYTES` (4, 8 or 16), or fills them with zeros: nothing is read where `valid` is false.
+template <int BYTES>
+__device__ __forceinline__ void cp_async_zfill(unsigned shared, const void* global, bool valid) {
+  const int size = valid ? BYTES : 0;
+  if constexpr (BYTES == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(global), "r"(size));
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n" ::"r"(shared), "l"(global), "n"(BYTES), "r"(size));
+  }
+}
+
+__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;\n" ::); }
+
+// Waits until at most `PENDING` of the latest groups are in flight.
+template <int PENDING>
+__device__ __forceinline__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING));
+}
+
+}  // namespace kt::ptx
