@@ -72,7 +72,7 @@ def predict_us(
 def estimate_registers(problem: Problem, columns: Mapping[str, Any]) -> npt.NDArray[np.float64]:
     """Registers of a thread before any compilation: accumulators, two fragments of each operand, and addresses."""
     count = _count(columns)
-    words = max(1, problem.names()["sizeof_acc"] // 4)  # type: ignore[operator]
+    words = max(1, int(problem.names()["sizeof_acc"]) // 4)
     thread_m, thread_n = (_column(columns, name, count, 8) for name in ("thread_m", "thread_n"))
     return words * (thread_m * thread_n + 2 * (thread_m + thread_n)) + 32
 
@@ -149,7 +149,8 @@ def _copy_width(problem: Problem, operand: str, k_contiguous: str, vector: Numbe
     letter = problem.layout["ab".index(operand)]
     if letter == k_contiguous:
         return np.ones_like(vector)
-    return np.maximum(1.0, np.minimum(vector, problem.alignment(operand)) // problem.element_bytes[operand])
+    loaded: Numbers = np.minimum(vector, problem.alignment(operand)) // problem.element_bytes[operand]
+    return np.maximum(1.0, loaded)
 
 
 def _compute_us(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
@@ -165,8 +166,8 @@ def _compute_us(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
 def _step_cycles(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
     """Cycles in which a multiprocessor takes each of its `resident` blocks one step further."""
     warps = tiles.threads / 32
-    work = tiles.tile_k * np.maximum.reduce(
-        [_multiply_cycles(tiles, device), _issue_cycles(tiles, warps), _smem_cycles(tiles, warps)]
+    work = tiles.tile_k * _largest(
+        _multiply_cycles(tiles, device), _issue_cycles(tiles, warps), _smem_cycles(tiles, warps)
     )
     per_scheduler = resident * warps / _SCHEDULERS
     hidden = np.minimum(1.0, per_scheduler * tiles.thread_m * tiles.thread_n / _SMEM_LATENCY)
@@ -210,7 +211,7 @@ def _reads(tiles: _Tiles, thread: Numbers) -> Numbers:
 def _read_cycles(tiles: _Tiles, thread: Numbers, lanes: Numbers) -> Numbers:
     """A read takes a cycle per 128 distinct bytes, and at least one per 8 bytes that each of the 32 threads gets."""
     access = _group(tiles, thread) * tiles.accumulator_bytes
-    return _reads(tiles, thread) * np.maximum.reduce([lanes * access / _SMEM_BYTES, access / 8, np.ones_like(access)])
+    return _reads(tiles, thread) * _largest(lanes * access / _SMEM_BYTES, access / 8, np.ones_like(access))
 
 
 def _memory_bytes(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
@@ -224,9 +225,8 @@ def _memory_bytes(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
     read = waves * slices * (rows * tiles.tile_m + columns * tiles.tile_n) * deep
     operands = (problem.m + problem.n) * problem.k * tiles.element_bytes * problem.batch
     # Operands that fit in half of L2 stay there from one wave to the next.
-    read = operands if operands < device.l2_bytes / 2 else np.maximum(read, operands)
-    written = problem.bytes - operands
-    return np.asarray(read + np.where(tiles.split_k > 1, 0, written), float)
+    read = np.full_like(read, operands) if operands < device.l2_bytes / 2 else np.maximum(read, operands)
+    return read + np.where(tiles.split_k > 1, 0.0, problem.bytes - operands)
 
 
 def _rectangle(tiles: _Tiles, at_once: Numbers) -> tuple[Numbers, Numbers]:
@@ -242,7 +242,8 @@ def _l2_us(tiles: _Tiles, device: Device) -> Numbers:
     fetched = tiles.grid * (tiles.tile_m + tiles.tile_n) * deep
     readers = np.minimum(tiles.grid, device.sm_count)
     per_clock = np.minimum(readers * _L2_BYTES_ALONE, device.sm_count * _L2_BYTES)
-    return fetched / (per_clock * device.clock_hz) * 1e6
+    time: Numbers = fetched / (per_clock * device.clock_hz) * 1e6
+    return time
 
 
 def _reduction_us(tiles: _Tiles, device: Device) -> Numbers:
@@ -254,6 +255,11 @@ def _reduction_us(tiles: _Tiles, device: Device) -> Numbers:
     rate = np.where(partial < device.l2_bytes, max(l2_rate, device.bandwidth), device.bandwidth)
     final = products * problem.element_bytes["c"] / device.bandwidth
     return np.where(tiles.split_k > 1, _SECOND_LAUNCH_US + (partial / rate + final) * 1e6, 0.0)
+
+
+def _largest(*values: Numbers) -> Numbers:
+    largest: Numbers = np.maximum.reduce(np.broadcast_arrays(*values))
+    return largest
 
 
 def _count(columns: Mapping[str, Any]) -> int:

@@ -51,6 +51,14 @@ class TuneRequest:
     compile_limit_s: float = 30.0
     retune: bool = False
 
+    def spaces_for(self, problem: Problem) -> list[SearchSpace]:
+        """The spaces whose template serves the problem's format on the device."""
+        return [
+            space
+            for space in self.spaces
+            if problem.dtype in space.dtypes and self.device.compute_capability >= space.min_compute_capability
+        ]
+
 
 @dataclass(frozen=True)
 class ShapeResult:

@@ -6,7 +6,7 @@ first, and the same seed and the same answers give the same proposals.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kt.tuner.request import Strategy
 
-__all__ = ["Auto", "Exhaustive", "Landscape", "Random", "Search", "make_search"]
+__all__ = ["Auto", "Exhaustive", "Landscape", "Random", "Search", "Shortlist", "make_search"]
 
 Numbers = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -55,8 +55,14 @@ class Landscape:
 class Search(Protocol):
     """One search over one landscape."""
 
+    @property
+    def likely(self) -> int:
+        """About how many candidates it will try."""
+        ...
+
     def propose(self) -> list[int]:
         """The next candidates, none twice; empty when the search has ended. Called when all before are told."""
+        ...
 
     def tell(self, candidate: int, time_us: float | None) -> None:
         """What a candidate took; None if it failed."""
@@ -67,6 +73,11 @@ class _Listed:
 
     def __init__(self, order: Iterable[int]) -> None:
         self._left = list(order)
+        self._size = len(self._left)
+
+    @property
+    def likely(self) -> int:
+        return self._size
 
     def propose(self) -> list[int]:
         batch, self._left = self._left[:BATCH], self._left[BATCH:]
@@ -91,6 +102,24 @@ class Random(_Listed):
         super().__init__(_defaults_first(landscape, order))
 
 
+class Shortlist(_Listed):
+    """The best predicted `count` and no more, of each structure only a few: for a device that can only be modelled."""
+
+    PER_STRUCTURE = 2
+
+    def __init__(self, landscape: Landscape, count: int) -> None:
+        per_structure: Counter[int] = Counter()
+        chosen: dict[int, int] = {}  # one candidate of each binary
+        for index in landscape.by_prediction().tolist():
+            structure, binary = int(landscape.structure[index]), int(landscape.binary[index])
+            if len(chosen) == count or not np.isfinite(landscape.predicted[index]):
+                break
+            if binary not in chosen and per_structure[structure] < self.PER_STRUCTURE:
+                chosen[binary] = index
+                per_structure[structure] += 1
+        super().__init__(dict.fromkeys((*landscape.defaults, *chosen.values())))
+
+
 class Auto:
     """The best predicted of many kinds, then steps from the best measured ones until no step helps.
 
@@ -98,6 +127,10 @@ class Auto:
     structure and around each choice only a few are taken, and `EXPLORED` candidates of the first selection are drawn
     from all that the model puts within a factor `PLAUSIBLE` of its best. Then come rounds: from the fastest `CENTRES`
     binaries every change of one parameter by one step; if none helps, changes of two parameters by one step each.
+
+    Args:
+        starts: candidates to try besides the first selection, such as winners of similar problems.
+        most: candidates in all, for problems whose runs take long.
     """
 
     FIRST = 48  # candidates of the first selection
@@ -112,8 +145,10 @@ class Auto:
     ROUNDS = 10
     GAIN = 0.005  # part of the time that a round must gain to count as a step forward
 
-    def __init__(self, landscape: Landscape, seed: int) -> None:
+    def __init__(self, landscape: Landscape, seed: int, *, starts: Sequence[int] = (), most: int | None = None) -> None:
         self._landscape = landscape
+        self._starts = starts
+        self._most = len(landscape) if most is None else most
         self._random = np.random.default_rng(seed)
         self._expected = landscape.predicted * np.exp(self._random.normal(0.0, self.TRUST, len(landscape)))
         self._times: dict[int, float] = {}
@@ -122,6 +157,10 @@ class Auto:
         self._best = float("inf")
         self._rounds = 0
 
+    @property
+    def likely(self) -> int:
+        return min(len(self._landscape), self._most, self.FIRST + 4 * self.ROUND)
+
     def propose(self) -> list[int]:
         """The first selection, then rounds; a round that gains starts again with the smallest steps."""
         best = min(self._times.values(), default=float("inf"))
@@ -129,7 +168,7 @@ class Auto:
             self._moves = [self._one_step, self._two_steps]
         self._best = min(self._best, best)
         while self._moves and self._rounds <= self.ROUNDS:
-            batch = self._moves.pop(0)()
+            batch = self._moves.pop(0)()[: self._most - len(self._tried)]
             if batch:
                 self._rounds += 1
                 self._tried.update(batch)
@@ -141,13 +180,17 @@ class Auto:
             self._times[candidate] = time_us
 
     def _start(self) -> list[int]:
-        chosen = list(self._landscape.defaults)
+        chosen = list(dict.fromkeys((*self._landscape.defaults, *self._starts)))
         per_structure = Counter(int(self._landscape.structure[index]) for index in chosen)
         for index in self._by_expectation(np.arange(len(self._landscape))):
             structure = int(self._landscape.structure[index])
             if len(chosen) >= self.FIRST - self.EXPLORED:
                 break
-            if index not in chosen and per_structure[structure] < self.PER_STRUCTURE and not self._crowded(index, chosen):
+            if (
+                index not in chosen
+                and per_structure[structure] < self.PER_STRUCTURE
+                and not self._crowded(index, chosen)
+            ):
                 chosen.append(index)
                 per_structure[structure] += 1
         return chosen + self._explored(chosen)
@@ -200,13 +243,15 @@ class Auto:
         return list(centres.values())
 
 
-def make_search(strategy: Strategy, landscape: Landscape, seed: int) -> Search:
-    """The search that `--strategy` names."""
+def make_search(
+    strategy: Strategy, landscape: Landscape, seed: int, *, starts: Sequence[int] = (), most: int | None = None
+) -> Search:
+    """The search that `--strategy` names; `starts` and `most` are for `Auto`."""
     if strategy == "exhaustive":
         return Exhaustive(landscape)
     if strategy == "random":
         return Random(landscape, seed)
-    return Auto(landscape, seed)
+    return Auto(landscape, seed, starts=starts, most=most)
 
 
 def _defaults_first(landscape: Landscape, order: Indices) -> list[int]:

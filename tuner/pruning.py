@@ -1,0 +1,61 @@
+"""What is known to fail or to be slow before it has run: the verdict on a compiled configuration."""
+
+from collections.abc import Sequence
+
+from kt.cache.records import Measurement
+from kt.devices.device import Device
+from kt.search_spaces.space import Launch
+from kt.tuner.messages import Binary
+from kt.tuner.occupancy import limiter, occupancy
+from kt.tuner.ptxas_log import first_error
+
+__all__ = ["prune", "resources"]
+
+
+def resources(binary: Binary, launches: Sequence[Launch]) -> tuple[int, int, int]:
+    """Registers of a thread, spilled bytes, and shared memory of a block (static and dynamic) of the main kernel."""
+    main = launches[0]
+    return (
+        binary.registers.get(main.kernel, 0),
+        binary.spill_bytes.get(main.kernel, 0),
+        binary.static_smem_bytes.get(main.kernel, 0) + main.smem_bytes,
+    )
+
+
+def prune(binary: Binary, launches: Sequence[Launch], device: Device, *, keep_spills: bool) -> Measurement | None:
+    """Why a configuration is not to be run, None if it is.
+
+    Args:
+        keep_spills: run it although registers spill: the family's default configuration is measured as it is.
+    """
+    if binary.error:
+        return Measurement("compile_error", detail=first_error(binary.error))
+    registers, spills, smem = resources(binary, launches)
+    detail = _cause(launches, device, binary)
+    if spills and not keep_spills:
+        detail = detail or f"registers spill: {spills} bytes of each thread"
+    if not detail:
+        return None
+    return Measurement("pruned", detail=detail, registers=registers, spill_bytes=spills, smem_bytes=smem)
+
+
+def _cause(launches: Sequence[Launch], device: Device, binary: Binary) -> str:
+    """What the device cannot launch, with need and limit."""
+    for launch in launches:
+        registers = binary.registers.get(launch.kernel, 0)
+        smem = binary.static_smem_bytes.get(launch.kernel, 0) + launch.smem_bytes
+        if occupancy(device, launch.block, registers, smem) < 1:
+            return _need(launch, device, registers, smem)
+    return ""
+
+
+def _need(launch: Launch, device: Device, registers: int, smem: int) -> str:
+    limit = limiter(device, launch.block, registers, smem)
+    if limit == "registers":
+        return (
+            f"{launch.kernel} needs {registers} registers in each of {launch.block} threads; "
+            f"a multiprocessor has {device.registers_per_sm}"
+        )
+    if limit == "shared memory":
+        return f"{launch.kernel} needs {smem} bytes of shared memory; a block has at most {device.smem_per_block_optin}"
+    return f"{launch.kernel} has {launch.block} threads; a block has at most 1024"

@@ -1,0 +1,137 @@
+"""`Recorder`: what a run writes down: each measurement when it is made, and the winner of each shape."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kt.cache.records import BestConfig, CacheKey, Measurement
+from kt.devices.roofline import floor_us
+from kt.errors import CacheError
+from kt.tuner.pruning import resources
+from kt.tuner.shape_run import ShapeRun, Trial
+from kt.tuner.winner import edge
+
+if TYPE_CHECKING:
+    from kt.cache.store import Store
+    from kt.tuner.candidates import Candidates
+    from kt.tuner.finals import Decision
+    from kt.tuner.observer import Observer
+    from kt.tuner.strategies import Search
+
+__all__ = ["Recorder"]
+
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
+
+
+@dataclass
+class Recorder:
+    """Writes to the cache and tells the observer.
+
+    Attributes:
+        store: None if nothing is kept; it becomes None, with a warning, when it cannot be written any more.
+        toolchain, method: labels of the run's cache keys.
+        sources: digest of template, headers and space by family.
+        provenance: recorded with each winner.
+        resume: take over what earlier runs have measured.
+        failures: failures on the GPU by cause.
+    """
+
+    store: Store | None
+    observer: Observer
+    toolchain: str
+    method: str
+    sources: Mapping[str, str]
+    provenance: Mapping[str, str]
+    resume: bool = True
+    failures: Counter[str] = field(default_factory=Counter)
+    _told: set[str] = field(default_factory=set)
+
+    def key(self, candidates: Candidates) -> CacheKey:
+        return CacheKey(candidates.problem, candidates.device.identity, self.toolchain, self.method)
+
+    def shape_run(self, candidates: Candidates, search: Search, limit: int | None) -> ShapeRun:
+        """The state of one shape, with what earlier runs have measured of it."""
+        key = self.key(candidates)
+        stored = self.store.measurements(key) if self.store and self.resume else {}
+        return ShapeRun(key, candidates, search, stored, lambda trial: self._done(key, trial), limit)
+
+    def best(self, shape: ShapeRun, decision: Decision) -> BestConfig:
+        """Store the winner of a shape."""
+        winner, *tied = decision.ranked
+        by_name = {trial.config.identity: trial for trial in shape.trials.values()}
+        finals = {name: _with_resources(by_name[name], one) for name, one in decision.finals.items()}
+        candidates = shape.candidates
+        best = BestConfig(
+            key=shape.key,
+            config=winner.config,
+            measurement=finals[winner.config.identity],
+            sources={space.family: self.sources[space.family] for space in candidates.spaces},
+            launches=winner.launches,
+            workspace_bytes=winner.workspace_bytes,
+            ties=tuple(trial.config for trial in tied),
+            default_us=_default_us(shape, winner, finals),
+            baseline=dict(decision.peers),
+            floor_us=floor_us(candidates.problem, candidates.device),
+            tried=len(shape.trials),
+            total=len(candidates),
+            complete=not shape.cut_short,
+            edge=edge(candidates.space(winner.number), winner.config, candidates.problem),
+            provenance=dict(self.provenance),
+        )
+        for peer, error in decision.peer_errors.items():
+            self._tell_once(f"{peer} cannot be timed: {error}")
+        self._keep(shape, [(by_name[name], one) for name, one in finals.items()], best)
+        return best
+
+    def _keep(self, shape: ShapeRun, finals: Sequence[tuple[Trial, Measurement]], best: BestConfig) -> None:
+        """Compile errors are kept only now that something compiles: if nothing does, the cause is no candidate's."""
+        done = [(trial, trial.measurement) for trial in shape.trials.values() if trial.measurement]
+        results = [(trial, one) for trial, one in done if one.status == "compile_error"] + list(finals)
+        rows = [(trial.config, trial.kernel.source_digest, one) for trial, one in results]
+        self._write(lambda store: store.put_measurements(shape.key, rows))
+        self._write(lambda store: store.put_best(best))
+
+    def _done(self, key: CacheKey, trial: Trial) -> None:
+        measurement = trial.measurement
+        assert measurement is not None
+        if measurement.status not in {"ok", "pruned", "compile_error"}:  # compile errors are counted where they arise
+            self.failures[f"{measurement.status}: {_NUMBER.sub('N', measurement.detail)}".rstrip(": ")] += 1
+        if measurement.status != "compile_error":
+            source = trial.kernel.source_digest
+            self._write(lambda store: store.put_measurement(key, trial.config, source, measurement))
+        self.observer.candidate_done(key.problem, trial.config, measurement)
+
+    def _write(self, action: Callable[[Store], None]) -> None:
+        """A cache that can no longer be written ends the saving, not the run."""
+        if self.store is None:
+            return
+        try:
+            action(self.store)
+        except CacheError as error:
+            self.store = None
+            self.observer.warning(f"results are no longer saved: {error.message}")
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self.observer.warning(text)
+
+
+def _with_resources(trial: Trial, measurement: Measurement) -> Measurement:
+    if trial.binary is None:
+        return measurement
+    registers, spills, smem = resources(trial.binary, trial.launches)
+    return replace(measurement, registers=registers, spill_bytes=spills, smem_bytes=smem)
+
+
+def _default_us(shape: ShapeRun, winner: Trial, finals: Mapping[str, Measurement]) -> float | None:
+    """The time of the default configuration of the winner's family, from the same finals where it was in them."""
+    for trial in shape.timed():
+        if trial.default and trial.config.family == winner.config.family:
+            final = finals.get(trial.config.identity)
+            return final.time_us if final else trial.time_us
+    return None

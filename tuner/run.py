@@ -1,0 +1,220 @@
+"""`tune`: from problems to winners. What the cache knows is not tuned again; the rest is measured or predicted."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import kt
+from kt.cache.records import CacheKey
+from kt.search_spaces.launch import violated
+from kt.templates.digest import template_digest
+from kt.tuner.clock import Clock, check_budget
+from kt.tuner.cubin_cache import CubinCache
+from kt.tuner.method import METHOD_LABEL
+from kt.tuner.request import ShapeResult, TuneRequest, TuneResult
+from kt.tuner.toolchain import check_target, toolchain
+
+if TYPE_CHECKING:
+    from kt.cache.records import BestConfig
+    from kt.cache.store import Store
+    from kt.errors import KtError
+    from kt.problems import Problem
+    from kt.search_spaces.space import SearchSpace
+    from kt.tuner.compilation import Compilation, Pool
+    from kt.tuner.gpu_access import WorkerLike
+    from kt.tuner.observer import Observer
+    from kt.tuner.record import Recorder
+
+__all__ = ["tune"]
+
+OpenWorker = Callable[[TuneRequest], "WorkerLike"]
+OpenPool = Callable[[TuneRequest, CubinCache, Callable[[str], None]], "Pool"]
+
+
+class Run(Protocol):
+    """A run over the shapes that wait: on the GPU, or on the model."""
+
+    waiting: deque[Problem]
+    errors: list[KtError]
+
+    def next_shape(self) -> ShapeResult: ...
+    def partial(self, problem: Problem) -> ShapeResult: ...
+
+
+def _open_worker(request: TuneRequest) -> WorkerLike:
+    from kt.tuner.worker import Worker
+
+    return Worker(request.device.ordinal)
+
+
+def _open_pool(request: TuneRequest, cubins: CubinCache, warn: Callable[[str], None]) -> Pool:
+    from kt.tuner.compile_pool import CompilePool
+
+    return CompilePool(request.compilers, cubins, request.compile_limit_s, warn=warn)
+
+
+def tune(
+    request: TuneRequest,
+    store: Store | None,
+    observer: Observer,
+    *,
+    open_worker: OpenWorker = _open_worker,
+    open_pool: OpenPool = _open_pool,
+) -> TuneResult:
+    """Find the fastest configuration for every problem of `request`.
+
+    Every problem ends as a winner or as a failure with its cause, and none stops the others. Ctrl-C ends the run with
+    what there is. Each measurement is stored when it is made; with `store` None nothing is kept.
+
+    Raises:
+        InputError: the budget allows nothing.
+        NoUsableGpu: the worker cannot start on the GPU.
+        CompilerUnavailable: there is no compiler for the device.
+        KtError: every shape failed, all for this one cause.
+    """
+    check_budget(request.budget)
+    clock = Clock(request.budget.seconds)
+    results = _look_up(request, store)
+    observer.run_started(len(request.problems), len(results))
+    waiting = deque(problem for problem in request.problems if problem not in results)
+    if not waiting:
+        return TuneResult(_in_order(request, results), seconds=clock.elapsed)
+    check_target(toolchain(), request.device.arch, request.device.driver)
+    with ExitStack() as children:
+        folder = store.file.parent if store else Path(children.enter_context(tempfile.TemporaryDirectory()))
+        cubins = CubinCache(folder)
+        children.callback(cubins.close)
+        compilation = _compilation(request, observer, cubins, open_pool)
+        children.callback(compilation.close)
+        recorder = _recorder(request, store, observer)
+        run = _run(request, clock, recorder, compilation, waiting, open_worker, children)
+        interrupted = _work(run, results, observer)
+    _raise_common_error(results, run.errors)
+    failures = Counter(recorder.failures) + Counter(compilation.failure_counts())
+    return TuneResult(
+        _in_order(request, results), dict(failures.most_common()), compilation.compiled, clock.elapsed, interrupted
+    )
+
+
+def _look_up(request: TuneRequest, store: Store | None) -> dict[Problem, ShapeResult]:
+    """The problems that need no work: a winner is in the cache, or no family serves them."""
+    results = {}
+    for problem in request.problems:
+        if not request.spaces_for(problem):
+            results[problem] = ShapeResult(problem, None, _unserved(request, problem))
+        elif store and not request.retune and (best := _stored_best(request, store, problem)):
+            results[problem] = ShapeResult(problem, best, cached=True)
+    return results
+
+
+def _stored_best(request: TuneRequest, store: Store, problem: Problem) -> BestConfig | None:
+    """The winner in the cache, if it is valid here: a configuration is checked again wherever it is used."""
+    key = CacheKey(problem, request.device.identity, toolchain().label, _method(request))
+    spaces = {space.family: space for space in request.spaces_for(problem)}
+    best = store.best(key, _sources(request, spaces.values()))
+    names = {**request.device.names(), **problem.names()}
+    if best and violated(spaces[best.config.family], best.config, names) is None:
+        return best
+    return None
+
+
+def _sources(request: TuneRequest, spaces: Iterable[SearchSpace]) -> dict[str, str]:
+    return {space.family: template_digest(space, request.template_dirs) for space in spaces}
+
+
+def _method(request: TuneRequest) -> str:
+    if request.device.modelled:
+        from kt.tuner.model import METHOD
+
+        return METHOD
+    return METHOD_LABEL
+
+
+def _unserved(request: TuneRequest, problem: Problem) -> str:
+    major, minor = request.device.compute_capability
+    offers = [
+        "{} serves {} from {}.{} on".format(space.family, ", ".join(space.dtypes), *space.min_compute_capability)
+        for space in request.spaces
+    ]
+    have = "; ".join(offers) or "there is none"
+    return f"no kernel family serves {problem.dtype} on compute capability {major}.{minor}: {have}"
+
+
+def _compilation(request: TuneRequest, observer: Observer, cubins: CubinCache, open_pool: OpenPool) -> Compilation:
+    from kt.tuner.compilation import Compilation
+
+    return Compilation(
+        request.device.arch,
+        lambda: open_pool(request, cubins, observer.warning),
+        request.template_dirs,
+        observer.compiled,
+        cubins.cache_dir / "failures",
+    )
+
+
+def _recorder(request: TuneRequest, store: Store | None, observer: Observer) -> Recorder:
+    from kt.tuner.record import Recorder
+
+    driver = request.device.driver
+    provenance = {
+        "kt": kt.__version__,
+        "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}" if driver else "",
+        "strategy": request.strategy,
+        "seed": str(request.seed),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    sources = _sources(request, request.spaces)
+    return Recorder(
+        store, observer, toolchain().label, _method(request), sources, provenance, resume=not request.retune
+    )
+
+
+def _run(
+    request: TuneRequest,
+    clock: Clock,
+    recorder: Recorder,
+    compilation: Compilation,
+    waiting: deque[Problem],
+    open_worker: OpenWorker,
+    children: ExitStack,
+) -> Run:
+    if request.device.modelled:
+        from kt.tuner.run_predicted import PredictedRun
+
+        return PredictedRun(request, compilation, clock, recorder, waiting)
+    from kt.tuner.gpu_access import GpuAccess
+    from kt.tuner.run_measured import MeasuredRun
+
+    worker = open_worker(request)
+    children.callback(worker.close)
+    return MeasuredRun(request, GpuAccess(worker, compilation), clock, recorder, waiting)
+
+
+def _work(run: Run, results: dict[Problem, ShapeResult], observer: Observer) -> bool:
+    """Bring every waiting problem to its end; True if Ctrl-C came before."""
+    while run.waiting:
+        problem = run.waiting[0]
+        try:
+            results[problem] = result = run.next_shape()
+        except KeyboardInterrupt:
+            results[problem] = run.partial(problem)
+            results.update((left, ShapeResult(left, None, "interrupted", untuned=True)) for left in run.waiting)
+            return True
+        observer.shape_finished(problem, result.best, result.failure)
+    return False
+
+
+def _raise_common_error(results: dict[Problem, ShapeResult], errors: Sequence[KtError]) -> None:
+    """One cause that left no shape with a result is told once, with its remedy, not once for each shape."""
+    if len(errors) == len(results) and len({error.message for error in errors}) == 1:
+        raise errors[0]
+
+
+def _in_order(request: TuneRequest, results: dict[Problem, ShapeResult]) -> tuple[ShapeResult, ...]:
+    return tuple(results[problem] for problem in request.problems)

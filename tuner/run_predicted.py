@@ -1,0 +1,119 @@
+"""Tuning for a GPU that is not here: compile for it, and rank by the model with the compiler's real figures.
+
+Nothing runs, so nothing is verified: every result says `predicted`, has the model as its method, and is never put
+before a measured one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kt.cache.records import Measurement
+from kt.errors import KtError
+from kt.tuner.candidates import Candidates, nothing_valid
+from kt.tuner.finals import Decision
+from kt.tuner.pruning import resources
+from kt.tuner.record import Recorder
+from kt.tuner.request import ShapeResult
+from kt.tuner.shape_run import ShapeFailed, ShapeRun
+from kt.tuner.strategies import Shortlist
+from kt.tuner.winner import pick
+
+if TYPE_CHECKING:
+    from kt.problems import Problem
+    from kt.tuner.clock import Clock
+    from kt.tuner.compilation import Compilation
+    from kt.tuner.request import TuneRequest
+
+__all__ = ["PredictedRun"]
+
+COMPILED = 8  # candidates of a shape that are compiled for their real registers
+AHEAD = 3  # shapes whose kernels are at the compilers together
+TIE = 0.001  # predictions closer than this are one and the same
+WAIT_S = 0.1
+
+
+@dataclass
+class PredictedRun:
+    """One run over several shapes on a modelled device.
+
+    Attributes:
+        waiting: the problems that have not begun.
+        errors: of shapes that failed for a cause that may be common to all.
+    """
+
+    request: TuneRequest
+    compilation: Compilation
+    clock: Clock
+    recorder: Recorder
+    waiting: deque[Problem]
+    errors: list[KtError] = field(default_factory=list)
+    _planned: dict[Problem, ShapeRun | ShapeFailed] = field(default_factory=dict)
+
+    def next_shape(self) -> ShapeResult:
+        """Rank the candidates of the first waiting problem."""
+        for problem in list(self.waiting)[:AHEAD]:
+            if problem not in self._planned:
+                self._planned[problem] = self._plan(problem)
+        problem = self.waiting.popleft()
+        shape = self._planned.pop(problem)
+        try:
+            return self._rank(problem, shape)
+        except ShapeFailed as failed:
+            if failed.error:
+                self.errors.append(failed.error)
+            statuses = shape.statuses() if isinstance(shape, ShapeRun) else {}
+            return ShapeResult(problem, None, failed.cause, untuned=failed.untuned, statuses=statuses)
+
+    def partial(self, problem: Problem) -> ShapeResult:
+        """Nothing is stored of a ranking that was interrupted: it is cheap to make again."""
+        return ShapeResult(problem, None, "interrupted", untuned=True)
+
+    def _plan(self, problem: Problem) -> ShapeRun | ShapeFailed:
+        """The shape with its candidates at the compilers."""
+        candidates = Candidates(problem, self.request.device, self.request.spaces_for(problem))
+        if not len(candidates):
+            return ShapeFailed(nothing_valid(candidates))
+        search = Shortlist(candidates.landscape, COMPILED)
+        shape = self.recorder.shape_run(candidates, search, self.request.budget.evaluations)
+        try:
+            shape.propose(self.compilation)
+        except ShapeFailed as failed:
+            return failed
+        return shape
+
+    def _rank(self, problem: Problem, shape: ShapeRun | ShapeFailed) -> ShapeResult:
+        if isinstance(shape, ShapeFailed):
+            raise shape
+        if self.clock.left <= 0:
+            raise ShapeFailed("the budget ended before this shape", untuned=True)
+        self.recorder.observer.shape_started(problem, shape.search.likely)
+        while not shape.idle:
+            self._predict_compiled(shape)
+            error = self.compilation.hopeless(problem.signature)
+            if error is not None:
+                raise ShapeFailed(error.message, error=error)
+            self.compilation.collect(WAIT_S)
+        best = self.recorder.best(shape, self._decide(shape))
+        return ShapeResult(problem, best, statuses=shape.statuses())
+
+    def _predict_compiled(self, shape: ShapeRun) -> None:
+        shape.take_binaries(self.compilation)
+        while (trial := shape.next_ready()) is not None:
+            assert trial.binary is not None
+            registers, _, _ = resources(trial.binary, trial.launches)
+            time_us = shape.candidates.predict_with(trial.number, registers)
+            shape.finish(trial, Measurement("ok", time_us=time_us, predicted=True))
+
+    def _decide(self, shape: ShapeRun) -> Decision:
+        """The best predicted; among equal predictions the simplest."""
+        timed = shape.timed()
+        if not timed:
+            raise ShapeFailed(shape.why_none())
+        trials = {trial.config.identity: trial for trial in timed}
+        finals = {name: trial.measurement for name, trial in trials.items() if trial.measurement}
+        fastest = timed[0].time_us or 0.0
+        ties = [name for name, trial in trials.items() if (trial.time_us or 0.0) <= fastest * (1 + TIE)]
+        return Decision(pick(finals, ties, trials), finals)

@@ -1,0 +1,221 @@
+"""`ShapeRun`: one problem on its way to a winner: what is proposed, compiled, ready to run and measured.
+
+It decides and remembers; it neither compiles nor measures. Results of an earlier run that was cut off are taken over,
+so that a run goes on from where the last one ended.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kt.errors import KtError
+from kt.search_spaces.launch import resolve
+from kt.tuner.messages import Candidate
+from kt.tuner.pruning import prune, resources
+
+if TYPE_CHECKING:
+    from kt.cache.records import CacheKey, Measurement
+    from kt.search_spaces.space import Config, Launch
+    from kt.tuner.candidates import Candidates
+    from kt.tuner.compilation import Compilation, Kernel
+    from kt.tuner.messages import Binary
+    from kt.tuner.strategies import Search
+
+__all__ = ["ShapeFailed", "ShapeRun", "Trial"]
+
+# Outcomes of an earlier run that hold for this one too. What ran out of time or memory or died is tried again.
+LASTING = frozenset({"ok", "wrong_result", "launch_error"})
+ENOUGH_ALIKE = 16  # candidates that all failed on the GPU in one way, after which no other is tried
+
+
+class ShapeFailed(Exception):
+    """A shape ends without a winner.
+
+    Attributes:
+        cause: one line.
+        untuned: the budget ended before it could be tuned.
+        error: the error behind it, where there is one.
+    """
+
+    def __init__(self, cause: str, *, untuned: bool = False, error: KtError | None = None) -> None:
+        super().__init__(cause)
+        self.cause, self.untuned, self.error = cause, untuned, error
+
+
+@dataclass
+class Trial:
+    """One candidate of a shape.
+
+    Attributes:
+        number: in `Candidates`.
+        order: in which it was proposed.
+        launches, workspace_bytes: resolved for the problem.
+        default: it is the default configuration of its family.
+        binary: once it is compiled.
+        measurement: once it is done.
+    """
+
+    number: int
+    order: int
+    config: Config
+    kernel: Kernel
+    launches: tuple[Launch, ...]
+    workspace_bytes: int
+    default: bool
+    binary: Binary | None = None
+    measurement: Measurement | None = None
+
+    @property
+    def time_us(self) -> float | None:
+        return self.measurement.time_us if self.measurement and self.measurement.status == "ok" else None
+
+    @property
+    def message(self) -> Candidate:
+        """What the worker needs to run it."""
+        assert self.binary is not None
+        runtime = {name: value for name, value in self.config.runtime if isinstance(value, int)}
+        return Candidate(self.config.identity, self.binary.path, self.launches, self.workspace_bytes, runtime)
+
+
+@dataclass
+class ShapeRun:
+    """The state of one problem.
+
+    Attributes:
+        key: under which its measurements are stored.
+        stored: measurements of earlier runs, by configuration and source.
+        record: called with each trial that was done in this run.
+        limit: candidates that this run may try; None for no limit.
+        tried: candidates begun in this run, results of earlier runs not counted.
+        cut_short: the limit or the clock ended the search, not the search itself.
+        best_us: the fastest time so far.
+    """
+
+    key: CacheKey
+    candidates: Candidates
+    search: Search
+    stored: Mapping[tuple[str, str], Measurement]
+    record: Callable[[Trial], None]
+    limit: int | None = None
+    trials: dict[int, Trial] = field(default_factory=dict)
+    tried: int = 0
+    cut_short: bool = False
+    best_us: float | None = None
+    _on_gpu: Counter[str] = field(default_factory=Counter)  # statuses of what ran
+    _waiting: dict[str, list[Trial]] = field(default_factory=dict)  # for a binary, by its digest
+    _ready: list[tuple[int, Trial]] = field(default_factory=list)  # a heap in the order of proposal
+
+    @property
+    def waiting(self) -> bool:
+        """Something is being compiled."""
+        return bool(self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is left to do until the search proposes more."""
+        return not self._waiting and not self._ready
+
+    def propose(self, compilation: Compilation) -> bool:
+        """Take the search's next batch and have it compiled; False if the search has ended or may not go on.
+
+        Raises:
+            ShapeFailed: a candidate cannot be rendered, or nothing can be compiled for this problem.
+        """
+        batch = self.search.propose()
+        for number in batch:
+            if self.limit is not None and self.tried >= self.limit:
+                self.cut_short = True
+                return not self.idle
+            try:
+                self._begin(self._trial(number, compilation), compilation)
+            except KtError as error:
+                raise ShapeFailed(error.message, error=error) from error
+        return bool(batch)
+
+    def ask_again(self, compilation: Compilation) -> None:
+        """Have what is waited for compiled, in case that was cancelled."""
+        for trials in self._waiting.values():
+            compilation.request(trials[0].kernel)
+
+    def take_binaries(self, compilation: Compilation) -> None:
+        """Make the candidates ready whose binary has come, or end them if it cannot run."""
+        for digest in [digest for digest in self._waiting if digest in compilation.binaries]:
+            for trial in self._waiting.pop(digest):
+                self._compiled(trial, compilation.binaries[digest])
+
+    def next_ready(self) -> Trial | None:
+        """The candidate to run next: the first proposed of those that are compiled."""
+        return heapq.heappop(self._ready)[1] if self._ready else None
+
+    def finish(self, trial: Trial, measurement: Measurement) -> None:
+        """A trial was done in this run."""
+        if trial.binary and not trial.binary.error:
+            registers, spills, smem = resources(trial.binary, trial.launches)
+            measurement = replace(measurement, registers=registers, spill_bytes=spills, smem_bytes=smem)
+        self._take(trial, measurement)
+        self.record(trial)
+
+    def _take(self, trial: Trial, measurement: Measurement) -> None:
+        trial.measurement = measurement
+        if measurement.status not in {"pruned", "compile_error"}:
+            self._on_gpu[measurement.status] += 1
+        if trial.time_us is not None:
+            self.best_us = min(self.best_us or trial.time_us, trial.time_us)
+        self.search.tell(trial.number, trial.time_us)
+
+    def _trial(self, number: int, compilation: Compilation) -> Trial:
+        config, space = self.candidates.config(number), self.candidates.space(number)
+        problem, device = self.candidates.problem, self.candidates.device
+        launches, workspace = resolve(space, config, {**device.names(), **problem.names()})
+        kernel = compilation.kernel(space, config, problem.signature)
+        default = number in self.candidates.landscape.defaults
+        return Trial(number, len(self.trials), config, kernel, launches, workspace, default)
+
+    def _begin(self, trial: Trial, compilation: Compilation) -> None:
+        self.trials[trial.number] = trial
+        earlier = self.stored.get((trial.config.identity, trial.kernel.source_digest))
+        if earlier and earlier.status in LASTING:
+            self._take(trial, earlier)
+            return
+        self.tried += 1
+        self._waiting.setdefault(trial.kernel.job_digest, []).append(trial)
+        compilation.request(trial.kernel)
+
+    def _compiled(self, trial: Trial, binary: Binary) -> None:
+        trial.binary = binary
+        verdict = prune(binary, trial.launches, self.candidates.device, keep_spills=trial.default)
+        if verdict:
+            self.finish(trial, verdict)
+        else:
+            heapq.heappush(self._ready, (trial.order, trial))
+
+    def timed(self) -> list[Trial]:
+        """The trials that ran well, fastest first."""
+        timed = [trial for trial in self.trials.values() if trial.time_us is not None]
+        return sorted(timed, key=lambda trial: (trial.time_us or 0.0, trial.number))
+
+    def statuses(self) -> dict[str, int]:
+        """How many candidates ended in which way."""
+        return dict(Counter(trial.measurement.status for trial in self.trials.values() if trial.measurement))
+
+    def all_alike(self) -> str:
+        """The status that many candidates, and all so far, ended with on the GPU; "" if there is none."""
+        if len(self._on_gpu) != 1 or self._on_gpu["ok"] or self._on_gpu.total() < ENOUGH_ALIKE:
+            return ""
+        return next(iter(self._on_gpu))
+
+    def why_none(self) -> str:
+        """Why no candidate can be used, in one line."""
+        statuses = self.statuses()
+        details = [trial.measurement.detail for trial in self.trials.values() if trial.measurement]
+        example = next((detail for detail in details if detail), "")
+        tail = f"; for example: {example}" if example else ""
+        if statuses.keys() - {"pruned", "compile_error"} == {"wrong_result"}:
+            count = statuses["wrong_result"]
+            return f"all {count} candidates that ran differ from the reference, so the reference is suspect{tail}"
+        counted = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
+        return f"none of {len(self.trials)} candidates can be used: {counted or 'none was tried'}{tail}"
