@@ -10,7 +10,8 @@ from kt.cli.outcome import note, reported
 from kt.errors import NoUsableGpu, NoValidConfiguration
 
 if TYPE_CHECKING:
-    from kt.tuner.bench import BenchReport, BenchRequest, BenchRow
+    from kt.tuner.bench import BenchReport, BenchRow
+    from kt.tuner.request import TuneRequest
 
 __all__ = ["gemm"]
 
@@ -39,14 +40,14 @@ def gemm(
     from kt.cli.output import check_target, is_stdout, json_text, print_json
     from kt.devices.local import select_device
     from kt.export.write_file import write_if_changed
-    from kt.tuner.bench import BenchRequest
+    from kt.tuner.request import TuneRequest
 
     inputs.check_streams(output, as_json=as_json)
     problems = inputs.read_shapes(shapes, dtype)
     spaces = inputs.read_spaces(space, problems)
     folders, libraries = inputs.check_folders(templates), inputs.read_peers(peers)
     check_target(output)
-    request = BenchRequest(problems, spaces, select_device(device), libraries, template_dirs=folders)
+    request = TuneRequest(problems, spaces, select_device(device), template_dirs=folders, peers=libraries)
     if request.device.modelled:
         raise NoUsableGpu(f"{request.device.name} is only modelled; a bench measures", hint="run it where the GPU is")
     report = _run(request, cache_dir, quiet=quiet)
@@ -60,7 +61,7 @@ def gemm(
     _finish(report, output)
 
 
-def _run(request: BenchRequest, cache_dir: Path | None, *, quiet: bool) -> BenchReport:
+def _run(request: TuneRequest, cache_dir: Path | None, *, quiet: bool) -> BenchReport:
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
     from kt.tuner.bench import bench
@@ -88,7 +89,7 @@ def _say(row: BenchRow) -> None:
     note(f"{row.problem.label}: {row.failure or ', '.join(times)}")
 
 
-def _document(request: BenchRequest, report: BenchReport) -> dict[str, object]:
+def _document(request: TuneRequest, report: BenchReport) -> dict[str, object]:
     from kt.cache.key import device_fields
     from kt.tuner.method import METHOD_LABEL
 
@@ -102,7 +103,7 @@ def _document(request: BenchRequest, report: BenchReport) -> dict[str, object]:
     }
 
 
-def _row_document(request: BenchRequest, row: BenchRow) -> dict[str, object]:
+def _row_document(request: TuneRequest, row: BenchRow) -> dict[str, object]:
     measurement = row.measurement
     return {
         "problem": row.problem.as_dict(),
@@ -118,7 +119,7 @@ def _row_document(request: BenchRequest, row: BenchRow) -> dict[str, object]:
     }
 
 
-def _print_table(request: BenchRequest, report: BenchReport) -> None:
+def _print_table(request: TuneRequest, report: BenchReport) -> None:
     from kt.cli.output import print_table
 
     columns = ["shape", "kt us", *(f"{peer} us" for peer in request.peers), *(f"vs {peer}" for peer in request.peers)]

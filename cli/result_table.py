@@ -125,10 +125,10 @@ def _notes(line: ResultLine) -> list[str]:
     best = line.best
     if best is None:
         return [line.remark]
+    if best.measurement.predicted:  # ties and edges of a guess say nothing
+        return ["predicted, not measured", *([line.remark] if line.remark else [])]
     notes = []
-    if best.measurement.predicted:
-        notes.append("predicted, not measured")
-    elif (_floor_fraction(line) or 0) >= AT_ROOF and _limit(line) == "bandwidth":
+    if (_floor_fraction(line) or 0) >= AT_ROOF and _limit(line) == "bandwidth":
         notes.append("at its bandwidth roof")
     if best.measurement.noisy:
         spread = f", spread {best.measurement.spread:.1%}" if best.measurement.spread is not None else ""
@@ -137,6 +137,6 @@ def _notes(line: ResultLine) -> list[str]:
         notes.append(f"tied with {len(best.ties)} more")
     if best.edge:
         notes.append(f"at the edge of {', '.join(best.edge)}")
-    if not best.complete and not best.measurement.predicted:
+    if not best.complete:
         notes.append("search not finished")
     return [*notes, *([line.remark] if line.remark else [])]

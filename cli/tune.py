@@ -89,7 +89,7 @@ def _print(request: TuneRequest, result: TuneResult, *, output: str | None, as_j
         from kt.cli.result_table import ResultLine, print_results
 
         print_results(
-            [ResultLine(shape.problem, shape.best, request.device, remark=shape.failure) for shape in result.shapes],
+            [ResultLine(shape.problem, shape.best, request.device, remark=_remark(shape)) for shape in result.shapes],
             verbose=verbose,
         )
 
@@ -121,11 +121,20 @@ def _shape_document(shape: ShapeResult) -> dict[str, object]:
     }
 
 
+def _remark(shape: ShapeResult) -> str:
+    """The cause of a failure stands at the end of the run, once for all shapes that share it."""
+    if shape.best is None:
+        return "not reached" if shape.untuned else "no valid configuration"
+    return "from the cache" if shape.cached else ""
+
+
 def _outcome(shape: ShapeResult) -> str:
     if shape.best is None:
         return "untuned" if shape.untuned else "failed"
     if shape.cached:
         return "cached"
+    if shape.best.measurement.predicted:
+        return "predicted"
     return "tuned" if shape.best.complete else "partial"
 
 
@@ -135,7 +144,7 @@ def _summarise(result: TuneResult) -> None:
 
     outcomes = Counter(_outcome(shape) for shape in result.shapes)
     words = {"tuned": "tuned", "partial": "tuned in part", "cached": "from the cache"}
-    words |= {"failed": "failed", "untuned": "not reached"}
+    words |= {"predicted": "ranked by the model", "failed": "failed", "untuned": "not reached"}
     parts = [f"{outcomes[name]} {text}" for name, text in words.items() if outcomes[name]]
     note(f"{', '.join(parts)}; {result.compiled} kernels compiled; {result.seconds:.1f} s")
     statuses = sum((Counter(shape.statuses) for shape in result.shapes), Counter[str]())
@@ -173,6 +182,10 @@ def _write_table(shapes: Sequence[ShapeResult], output: str | None) -> None:
 
 
 def _listing(shapes: Sequence[ShapeResult], result: TuneResult, what: str) -> str:
+    """How many and which, those with one cause together."""
+    by_cause: dict[str, list[str]] = {}
+    for shape in shapes:
+        by_cause.setdefault(shape.failure, []).append(shape.problem.label)
     lines = [f"{len(shapes)} of {len(result.shapes)} shapes {what}"]
-    lines += [f"  {shape.problem.label}: {shape.failure}" for shape in shapes]
+    lines += [f"  {', '.join(labels)}: {cause}" for cause, labels in by_cause.items()]
     return "\n".join(lines)
