@@ -72,6 +72,11 @@ def _resident_bytes() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def _skip_nvrtc_cache() -> None:
+    """NVRTC 12.9 and later answer from a cache of their own, and then without the ptxas log that candidates need."""
+    os.environ["CUDA_CACHE_DISABLE"] = "1"
+
+
 def _limit_itself() -> None:
     """Be polite to the processor, and end alone rather than take the machine's memory."""
     with suppress(OSError):
@@ -83,4 +88,5 @@ def _limit_itself() -> None:
 
 if __name__ == "__main__":
     _limit_itself()
+    _skip_nvrtc_cache()
     serve(compile_source)

@@ -14,8 +14,8 @@ struct GemmArguments {
   long long lda, ldb, ldc;
   long long stride_a, stride_b, stride_c;
   int m, n, k, batch;
-  int split_k;
-  int raster_group;
+  int split_k;       // slices of k, each summed by blocks of its own
+  int raster_group;  // tile rows that are walked together
   int reserved0, reserved1;
 };
 
@@ -33,6 +33,9 @@ template <class T>
 __host__ __device__ constexpr T max_of(T a, T b) {
   return a > b ? a : b;
 }
+
+// Memory accesses are not moved across it by the compiler.
+__device__ __forceinline__ void compiler_fence() { asm volatile("" ::: "memory"); }
 
 template <class A, class B>
 constexpr bool is_same = false;

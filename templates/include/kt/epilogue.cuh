@@ -1,57 +1,47 @@
-// What happens to the accumulated product on its way to C.
+// What happens to the accumulated product on its way to memory.
 
 namespace kt {
 
-// C = alpha * AB + beta * C. With beta = 0, C is never read, so that NaN in it does not survive.
-template <class TAcc, class TOut>
-struct LinearEpilogue {
+// One matrix in memory that results are written to: C, or a slice of the workspace.
+// out = alpha * product + beta * out. With beta = 0 it is never read, so that NaN in it does not survive.
+template <class TAcc, class TOut, int STORE_BYTES>
+struct Output {
+  TOut* base;       // element (0, 0)
+  long long pitch;  // elements between rows
+  int m, n;         // extents
   TAcc alpha, beta;
 
-  __device__ explicit LinearEpilogue(const GemmArguments& args) : alpha(TAcc(args.alpha)), beta(TAcc(args.beta)) {}
+  __device__ __forceinline__ bool reads() const { return beta != TAcc(0); }
+  __device__ __forceinline__ TOut* at(int row, int column) const { return base + row * pitch + column; }
 
-  __device__ __forceinline__ bool reads_c() const { return beta != TAcc(0); }
-
-  __device__ __forceinline__ TOut operator()(TAcc product) const { return convert<TOut>(alpha * product); }
-
-  __device__ __forceinline__ TOut operator()(TAcc product, TOut before) const {
-    return convert<TOut>(alpha * product + beta * convert<TAcc>(before));
+  __device__ __forceinline__ void write(TOut* target, TAcc product) const {
+    const TAcc scaled = alpha * product;
+    *target = convert<TOut>(reads() ? scaled + beta * convert<TAcc>(*target) : scaled);
   }
-};
 
-// A slice of split-K goes to the workspace as it is.
-template <class TAcc>
-struct PartialEpilogue {
-  __device__ __forceinline__ bool reads_c() const { return false; }
-  __device__ __forceinline__ TAcc operator()(TAcc product) const { return product; }
-  __device__ __forceinline__ TAcc operator()(TAcc product, TAcc) const { return product; }
-};
-
-// Writes `COUNT` neighbouring elements of one row, of which `valid` lie inside it, in accesses of up to
-// `STORE_BYTES`, to which `row` is aligned; where the row ends among them, one by one.
-template <int STORE_BYTES, int COUNT, class Epilogue, class TAcc, class TOut>
-__device__ __forceinline__ void store_row(const Epilogue& epilogue, TOut* row, const TAcc* products, int valid) {
-  constexpr int kWidth = max_of(1, min_of(COUNT, STORE_BYTES / int(sizeof(TOut))));
-  using Access = Vector<TOut, kWidth>;
-  if (valid >= COUNT) {
+  // Writes `COUNT` neighbouring elements of one row in accesses of up to `STORE_BYTES`, to which rows are aligned.
+  template <bool READS, int COUNT>
+  __device__ __forceinline__ void write_group(TOut* target, const TAcc* products) const {
+    constexpr int kWidth = max_of(1, min_of(COUNT, STORE_BYTES / int(sizeof(TOut))));
+    using Access = Vector<TOut, kWidth>;
 #pragma unroll
     for (int i = 0; i < COUNT; i += kWidth) {
       Access out;
-      if (epilogue.reads_c()) {
-        const Access before = *reinterpret_cast<const Access*>(row + i);
+      if constexpr (READS) out = *reinterpret_cast<const Access*>(target + i);
 #pragma unroll
-        for (int j = 0; j < kWidth; ++j) out.at[j] = epilogue(products[i + j], before.at[j]);
-      } else {
-#pragma unroll
-        for (int j = 0; j < kWidth; ++j) out.at[j] = epilogue(products[i + j]);
+      for (int j = 0; j < kWidth; ++j) {
+        const TAcc scaled = alpha * products[i + j];
+        out.at[j] = convert<TOut>(READS ? scaled + beta * convert<TAcc>(out.at[j]) : scaled);
       }
-      *reinterpret_cast<Access*>(row + i) = out;
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-      if (i < valid) row[i] = epilogue.reads_c() ? epilogue(products[i], row[i]) : epilogue(products[i]);
+      *reinterpret_cast<Access*>(target + i) = out;
     }
   }
+};
+
+// C itself.
+template <class TAcc, class TOut, int STORE_BYTES>
+__device__ __forceinline__ Output<TAcc, TOut, STORE_BYTES> output_c(const GemmArguments& args, int batch) {
+  return {static_cast<TOut*>(args.c) + batch * args.stride_c, args.ldc, args.m, args.n, TAcc(args.alpha), TAcc(args.beta)};
 }
 
 }  // namespace kt

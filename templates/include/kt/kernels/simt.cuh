@@ -173,7 +173,8 @@ __device__ __forceinline__ void for_each_product(const Multiply& multiply) {
 }
 
 template <class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int THREAD_M_, int THREAD_N_,
-          int LANES_M_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_, bool B_K_CONTIGUOUS_, int LOAD_A_, int LOAD_B_, int STORE_, bool ASYNC_>
+          int LANES_M_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_, bool B_K_CONTIGUOUS_, bool STREAM_K_, bool PACK_A_, bool PACK_B_,
+          int LOAD_A_, int LOAD_B_, int STORE_, bool ASYNC_>
 struct SimtTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -183,14 +184,15 @@ struct SimtTraits {
   static constexpr int THREAD_M = THREAD_M_, THREAD_N = THREAD_N_, LANES_M = LANES_M_, LANES_N = 32 / LANES_M_;
   static constexpr int STAGES = STAGES_, UNROLL = UNROLL_, STORE = STORE_;
   static constexpr FmaOrder ORDER = ORDER_;
-  static constexpr bool ASYNC = ASYNC_;
+  static constexpr bool ASYNC = ASYNC_, PACK_A = PACK_A_, PACK_B = PACK_B_, STREAM_K = STREAM_K_;
+  using Space = Workspace<TIn, PACK_A, PACK_B>;
   static constexpr int kThreads = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
   static constexpr int kWarpsN = BLOCK_N / (LANES_N * THREAD_N);
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements of a 16-byte access to shared memory
   static constexpr int kGroupM = min_of(THREAD_M, kGroup), kGroupN = min_of(THREAD_N, kGroup);
 
-  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_, LOAD_A_, kThreads>;
-  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_, LOAD_B_, kThreads>;
+  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, PACK_A ? 16 : LOAD_A_, kThreads>;
+  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, PACK_B ? 16 : LOAD_B_, kThreads>;
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
   static constexpr int kSharedBytes = STAGES * kStageElements * int(sizeof(TShared));
 
@@ -213,10 +215,6 @@ struct SimtAccumulator {
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
     m = warp / Traits::kWarpsN * (Traits::LANES_M * Traits::THREAD_M) + lane / Traits::LANES_N * Traits::kGroupM;
     n = warp % Traits::kWarpsN * (Traits::LANES_N * Traits::THREAD_N) + lane % Traits::LANES_N * Traits::kGroupN;
-#pragma unroll
-    for (int i = 0; i < Traits::THREAD_M; ++i)
-#pragma unroll
-      for (int j = 0; j < Traits::THREAD_N; ++j) at[i][j] = TAcc(0);
   }
 
   // Offset of element i from the thread's first, along m or n.
@@ -260,20 +258,73 @@ struct SimtAccumulator {
     }
   }
 
-  // Hands every group of neighbouring elements inside the problem to `store(row, column, products, valid)`.
-  template <class Store>
-  __device__ __forceinline__ void for_each_group(int block_m, int block_n, int extent_m, int extent_n,
-                                                 const Store& store) const {
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < Traits::THREAD_M; ++i)
+#pragma unroll
+      for (int j = 0; j < Traits::THREAD_N; ++j) at[i][j] = TAcc(0);
+  }
+
+  // Writes the tile at (block_m, block_n). Tiles inside the output take whole groups; those across its edge go element
+  // by element through slots of shared memory, so that the rare case costs little code.
+  template <class Output>
+  __device__ __forceinline__ void write(const Output& output, int block_m, int block_n, unsigned char* shared) const {
+    if (block_m + Traits::BLOCK_M <= output.m && block_n + Traits::BLOCK_N <= output.n) {
+      if (output.reads()) {
+        write_whole<true>(output, block_m, block_n);
+      } else {
+        write_whole<false>(output, block_m, block_n);
+      }
+      return;
+    }
+    __syncthreads();  // others may still read their last tile
+    TAcc* const slots = reinterpret_cast<TAcc*>(shared) + threadIdx.x;
 #pragma unroll
     for (int i = 0; i < Traits::THREAD_M; ++i) {
       const int row = block_m + m + offset_m(i);
-      if (row < extent_m) {
 #pragma unroll
-        for (int j = 0; j < Traits::THREAD_N; j += Traits::kGroupN) {
+      for (int j = 0; j < Traits::THREAD_N; ++j) slots[j * Traits::kThreads] = at[i][j];
+      if (row < output.m) {
+#pragma unroll 1
+        for (int j = 0; j < Traits::THREAD_N; ++j) {
           const int column = block_n + n + offset_n(j);
-          if (column < extent_n) store(row, column, &at[i][j], extent_n - column);
+          if (column < output.n) output.write(output.at(row, column), slots[j * Traits::kThreads]);
         }
       }
+    }
+  }
+
+  template <bool READS, class Output>
+  __device__ __forceinline__ void write_whole(const Output& output, int block_m, int block_n) const {
+#pragma unroll
+    for (int i = 0; i < Traits::THREAD_M; ++i) {
+      auto* const row = output.at(block_m + m + offset_m(i), block_n + n);
+#pragma unroll
+      for (int j = 0; j < Traits::THREAD_N; j += Traits::kGroupN) {
+        output.template write_group<READS, Traits::kGroupN>(row + offset_n(j), &at[i][j]);
+      }
+      compiler_fence();
+    }
+  }
+
+  // A tile of stream-K that another block ends lies in the workspace thread by thread, as it lies in registers.
+  __device__ __forceinline__ void park(TAcc* partial) const {
+#pragma unroll
+    for (int i = 0; i < Traits::THREAD_M; ++i)
+#pragma unroll
+      for (int j = 0; j < Traits::THREAD_N; ++j) {
+        __stcg(partial + (i * Traits::THREAD_N + j) * Traits::kThreads + threadIdx.x, at[i][j]);
+      }
+  }
+  // The fences keep the compiler from loading everything at once, into registers that the main loop would pay for.
+  __device__ __forceinline__ void add_parked(const TAcc* partial) {
+#pragma unroll
+    for (int i = 0; i < Traits::THREAD_M; ++i) {
+#pragma unroll
+      for (int j = 0; j < Traits::THREAD_N; ++j) {
+        at[i][j] += __ldcg(partial + (i * Traits::THREAD_N + j) * Traits::kThreads + threadIdx.x);
+      }
+      compiler_fence();
     }
   }
 };
@@ -341,41 +392,102 @@ __device__ __forceinline__ void simt_loop_staged(SimtAccumulator<Traits>& accumu
   }
 }
 
+// Stream-K: leaves a tile that another block ends, and collects what others have left.
+template <class Traits>
+struct Parking {
+  using TAcc = typename Traits::TAcc;
+  TAcc* parked;
+  unsigned* flags;
+
+  __device__ __forceinline__ explicit Parking(const typename Traits::Space& workspace)
+      : parked(workspace.template parked<TAcc>()), flags(workspace.flags()) {}
+
+  __device__ __forceinline__ TAcc* tile(int block) const {
+    return parked + (long long)block * (Traits::BLOCK_M * Traits::BLOCK_N);
+  }
+
+  __device__ __forceinline__ void leave(const SimtAccumulator<Traits>& accumulator) const {
+    accumulator.park(tile(int(blockIdx.x)));
+    __syncthreads();
+    if (threadIdx.x == 0) ptx::store_release(flags + blockIdx.x, 1u);
+  }
+
+  // Adds what the blocks before this one have of the tile, in their order: two runs give the same bits.
+  __device__ __forceinline__ void collect(SimtAccumulator<Traits>& accumulator, int first_block) const {
+    for (int block = first_block; block < int(blockIdx.x); ++block) {
+      if (threadIdx.x == 0) {
+        while (ptx::load_acquire(flags + block) == 0u) {
+        }
+      }
+      __syncthreads();
+      accumulator.add_parked(tile(block));
+    }
+  }
+};
+
+template <class Traits>
+__device__ __forceinline__ void write_tile(const GemmArguments& args, const SimtAccumulator<Traits>& accumulator,
+                                           const Work& work, unsigned char* shared) {
+  using TAcc = typename Traits::TAcc;
+  using TOut = typename Traits::TOut;
+  const int block_m = work.tile_m * Traits::BLOCK_M, block_n = work.tile_n * Traits::BLOCK_N;
+  // The rows of a slice are as long as those of C, so they are as well aligned.
+  constexpr int kStoreSlice = min_of(16, Traits::STORE / int(sizeof(TOut)) * int(sizeof(TAcc)));
+  using ToC = Output<TAcc, TOut, Traits::STORE>;
+  using ToSlice = Output<TAcc, TAcc, kStoreSlice>;
+  const long long slice = (long long)work.slice * args.batch + work.batch;
+  const ToSlice to_slice{typename Traits::Space(args).template slices<TAcc>() + slice * args.m * args.n, args.n, args.m,
+                         args.n, TAcc(1), TAcc(0)};
+  const ToC to_c = output_c<TAcc, TOut, Traits::STORE>(args, work.batch);
+  if constexpr (is_same<ToC, ToSlice>) {
+    accumulator.write(args.split_k == 1 ? to_c : to_slice, block_m, block_n, shared);
+  } else if (args.split_k == 1) {
+    accumulator.write(to_c, block_m, block_n, shared);
+  } else {
+    accumulator.write(to_slice, block_m, block_n, shared);
+  }
+}
+
 template <class Traits>
 __device__ __forceinline__ void gemm_simt(const GemmArguments& args) {
   using TIn = typename Traits::TIn;
-  using TAcc = typename Traits::TAcc;
-  using TOut = typename Traits::TOut;
-  const Tile tile = schedule(args, cdiv(args.m, Traits::BLOCK_M), cdiv(args.n, Traits::BLOCK_N));
-  const int block_m = tile.m * Traits::BLOCK_M, block_n = tile.n * Traits::BLOCK_N;
-  const int steps_in_all = args.k / Traits::BLOCK_K + (args.k % Traits::BLOCK_K != 0);
-  const int steps_per_slice = steps_in_all / args.split_k + (steps_in_all % args.split_k != 0);
-  const int first_step = min_of(tile.split * steps_per_slice, steps_in_all);
-  const int steps = min_of(steps_per_slice, steps_in_all - first_step);
-
-  // The steps end with k, so that the first of them, not the last, may be cut: only the prologue checks k.
-  const int first_k = args.k - (steps_in_all - first_step) * Traits::BLOCK_K;
-  typename Traits::TileA a(static_cast<const TIn*>(args.a) + tile.batch * args.stride_a, args.lda, block_m, args.m,
-                           first_k);
-  typename Traits::TileB b(static_cast<const TIn*>(args.b) + tile.batch * args.stride_b, args.ldb, block_n, args.n,
-                           first_k);
-  SimtAccumulator<Traits> accumulator;
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   auto* const shared = reinterpret_cast<typename Traits::TShared*>(shared_bytes);
-  if constexpr (Traits::ASYNC) {
-    simt_loop_async<Traits>(accumulator, a, b, shared, steps);
-  } else {
-    simt_loop_staged<Traits>(accumulator, a, b, shared, steps);
-  }
-
-  if (args.split_k == 1) {
-    const LinearEpilogue<TAcc, TOut> epilogue(args);
-    TOut* const c = static_cast<TOut*>(args.c) + tile.batch * args.stride_c;
-    accumulator.for_each_group(block_m, block_n, args.m, args.n, [&](int row, int column, const TAcc* products, int valid) {
-      store_row<Traits::STORE, Traits::kGroupN>(epilogue, c + row * args.ldc + column, products, valid);
-    });
-  } else {
-    store_partial<Traits::kGroupN>(accumulator, args, tile, block_m, block_n);
+  const typename Traits::Space workspace(args);
+  Scheduler<Traits::STREAM_K> scheduler(args, Traits::BLOCK_M, Traits::BLOCK_N, Traits::BLOCK_K);
+  SimtAccumulator<Traits> accumulator;
+  for (Work work; scheduler.next(args, work);) {
+    // The steps end with k, so that the first of them, not the last, may be cut: only the prologue checks k.
+    const int first_k = args.k - (scheduler.steps() - work.first_step) * Traits::BLOCK_K;
+    const TIn* base_a = static_cast<const TIn*>(args.a) + work.batch * args.stride_a;
+    const TIn* base_b = static_cast<const TIn*>(args.b) + work.batch * args.stride_b;
+    long long pitch_a = args.lda, pitch_b = args.ldb;
+    if constexpr (Traits::PACK_A) {
+      pitch_a = packed_pitch<TIn>(args.m);
+      base_a = workspace.packed_a() + work.batch * (pitch_a * args.k);
+    }
+    if constexpr (Traits::PACK_B) {
+      pitch_b = packed_pitch<TIn>(args.n);
+      base_b = workspace.packed_b() + work.batch * (pitch_b * args.k);
+    }
+    typename Traits::TileA a(base_a, pitch_a, work.tile_m * Traits::BLOCK_M, args.m, first_k);
+    typename Traits::TileB b(base_b, pitch_b, work.tile_n * Traits::BLOCK_N, args.n, first_k);
+    accumulator.clear();
+    if constexpr (Traits::STREAM_K) __syncthreads();  // the tile before may still be read
+    if constexpr (Traits::ASYNC) {
+      simt_loop_async<Traits>(accumulator, a, b, shared, work.steps);
+    } else {
+      simt_loop_staged<Traits>(accumulator, a, b, shared, work.steps);
+    }
+    if constexpr (Traits::STREAM_K) {
+      const Parking<Traits> parking(workspace);
+      if (!work.ends) {
+        parking.leave(accumulator);
+        continue;
+      }
+      if (!work.begins) parking.collect(accumulator, scheduler.first_block(work));
+    }
+    write_tile<Traits>(args, accumulator, work, shared_bytes);
   }
 }
 
