@@ -1,14 +1,12 @@
 """The valid configurations of a space on one problem and device, and how many each constraint rejects.
 
-The product of the parameters is walked in blocks in which the constraints' masks meet, so memory is bounded by a block
-and by the survivors, not by the product. A combination is charged to the first constraint, in the order of the file,
-that it breaks; a constraint is not asked about combinations that an earlier one rejects.
+A combination is charged to the first constraint, in the order of the file, that it breaks; a constraint is not asked
+about combinations that an earlier one rejects. How that is done without walking the product is told in `masks`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 from kt.errors import InputError
 from kt.search_spaces.arithmetic import as_array
 from kt.search_spaces.launch import launch_limits
-from kt.search_spaces.masks import BLOCK, Axis, Check, Rejection, open_grid
+from kt.search_spaces.masks import Axis, Check, Rejection, surviving_ranks
 from kt.search_spaces.names import Names, lacks_sizes, leaves
 from kt.search_spaces.space import Config, SearchSpace
 
@@ -108,16 +106,10 @@ def enumerate_space(space: SearchSpace, names: Mapping[str, Any]) -> Enumeration
     """
     where = space.source or space.family
     _check_size(where, space)
-    offered = {**space.parameters, **space.runtime}
-    given = {**names, **{name: values[0] for name, values in offered.items() if len(values) == 1}}
-    axes = [Axis(name, values) for name, values in offered.items() if len(values) > 1]
-    axes = axes or [Axis(name, values) for name, values in list(offered.items())[:1]]
-    grid = Names({**given, **open_grid(axes)}, space.derived)
+    checks = _checks(where, space, names)
+    single = {name: values[0] for name, values in {**space.parameters, **space.runtime}.items() if len(values) == 1}
     limits = launch_limits(space)
-    known = [rule for rule in limits if leaves(rule.require.names, space.derived) <= grid.keys()]
-    asked = [rule for rule in space.constraints if not lacks_sizes(rule.require.names, space.derived, grid)]
-    checks = [Check(where, rule, axes, given, space, grid) for rule in (*asked, *known)]
-    ranks = _survivors(where, checks, axes, lambda cut: Names({**given, **open_grid(axes, cut)}, space.derived))
+    ranks = _survivors(where, space, checks, {**names, **single})
     counted = [check for check in checks if check.count or check.rule not in limits]
     return Enumeration(
         space,
@@ -129,6 +121,17 @@ def enumerate_space(space: SearchSpace, names: Mapping[str, Any]) -> Enumeration
     )
 
 
+def _checks(where: str, space: SearchSpace, names: Mapping[str, Any]) -> list[Check]:
+    """The space's constraints that the names decide, then CUDA's limits as far as they do."""
+    known = {**space.parameters, **space.runtime, **names}.keys()
+    asked = [rule for rule in space.constraints if not lacks_sizes(rule.require.names, space.derived, names)]
+    for rule in asked:
+        for name in sorted(leaves(rule.require.names, space.derived) - known):
+            raise InputError(f"{where}: the constraint `{rule.require.text}`: {name} has no value")
+    limits = [rule for rule in launch_limits(space) if leaves(rule.require.names, space.derived) <= known]
+    return [Check(where, rule, space) for rule in (*asked, *limits)]
+
+
 def _check_size(where: str, space: SearchSpace) -> None:
     if space.size > MAX_COMBINATIONS:
         name, values = max({**space.parameters, **space.runtime}.items(), key=lambda item: len(item[1]))
@@ -138,45 +141,29 @@ def _check_size(where: str, space: SearchSpace) -> None:
         )
 
 
-def _survivors(
-    where: str, checks: Sequence[Check], axes: Sequence[Axis], names_of: Callable[[Sequence[slice]], Names]
-) -> NDArray[np.int64]:
+def _survivors(where: str, space: SearchSpace, checks: Sequence[Check], given: Mapping[str, Any]) -> NDArray[np.int64]:
     """Ranks of the combinations that pass every check, ascending."""
-    lengths = [len(axis.values) for axis in axes]
-    found: list[NDArray[np.int64]] = []
-    valid = first = 0
-    for cut in _blocks(lengths):
-        mask = np.ones([part.stop - part.start for part in cut], dtype=bool)
-        block = names_of(cut)
-        for check in checks:
-            check.apply(mask, cut, block)
-        ranks = np.flatnonzero(mask) + first
-        first += mask.size
+    found: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    valid = 0
+    for ranks in surviving_ranks(_axes(space), checks, given, space):
+        found.append(ranks)
         valid += ranks.size
         if valid > MAX_VALID:
             raise InputError(
-                f"{where}: more than {MAX_VALID:,} of {math.prod(lengths):,} combinations are valid",
+                f"{where}: more than {MAX_VALID:,} of {space.size:,} combinations are valid",
                 hint="add constraints, or shorten the lists of values",
             )
-        found.append(ranks)
-    return np.concatenate(found).astype(np.int64, copy=False)
+    return np.sort(np.concatenate(found))
 
 
-def _blocks(lengths: Sequence[int]) -> Iterator[list[slice]]:
-    """Blocks of about `BLOCK` combinations that cover the product in order, each contiguous in rank."""
-    split, inner = len(lengths), 1
-    while split and inner * lengths[split - 1] <= BLOCK:
-        split -= 1
-        inner *= lengths[split]
-    tail = [slice(0, length) for length in lengths[split:]]
-    if not split:
-        yield tail
-        return
-    step = max(1, BLOCK // inner)
-    for outer in np.ndindex(*lengths[: split - 1]):
-        for start in range(0, lengths[split - 1], step):
-            part = slice(start, min(start + step, lengths[split - 1]))
-            yield [*(slice(i, i + 1) for i in outer), part, *tail]
+def _axes(space: SearchSpace) -> list[Axis]:
+    """The parameters with more than one value, or one that stands for all."""
+    offered = {**space.parameters, **space.runtime}
+    stride, axes = space.size, []
+    for name, values in offered.items():
+        stride //= len(values)
+        axes.append(Axis(name, values, stride))
+    return [axis for axis in axes if len(axis) > 1] or axes[:1]
 
 
 def _compact(column: Grid) -> Grid:

@@ -1,7 +1,8 @@
-"""One constraint as masks over blocks of the product of parameters.
+"""How constraints thin the product of parameters without walking all of it.
 
-A constraint is evaluated on the parameters that it needs, not on all combinations: once for the whole space if their
-product is small, else block by block, and on the survivors alone where they are few.
+First, one mask grows over the parameters that constraints have asked for so far: what a constraint rejects counts for
+all combinations of the other parameters at once. When the mask would become too large, its survivors are taken out and
+meet the remaining parameters and constraints in blocks. So memory is bounded by a block and by what survives.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kt.errors import InputError
-from kt.search_spaces.arithmetic import ExpressionError, truth
+from kt.search_spaces.arithmetic import ExpressionError, is_scalar, truth
 from kt.search_spaces.names import PROBLEM_SIZES, Names, leaves
 from kt.search_spaces.space import Constraint, SearchSpace, Value
 
-__all__ = ["BLOCK", "Axis", "Check", "Rejection", "open_grid"]
+__all__ = ["BLOCK", "Axis", "Check", "Rejection", "surviving_ranks"]
 
 BLOCK = 2**20  # combinations whose masks are held at once
 FEW = 16  # below one survivor in so many, a constraint is evaluated on the survivors alone
 
 Grid = NDArray[Any]
+Places = tuple[NDArray[np.intp], ...]
 
 
 @dataclass(frozen=True)
@@ -37,110 +39,146 @@ class Rejection:
 
 
 class Axis:
-    """One parameter with more than one value."""
+    """One parameter with its values; `stride` is what a step along it adds to the rank of a combination."""
 
-    def __init__(self, name: str, values: Sequence[Value]) -> None:
+    def __init__(self, name: str, values: Sequence[Value], stride: int) -> None:
         self.name = name
         self.values = np.array(values)
+        self.stride = stride
 
-
-def open_grid(axes: Sequence[Axis], cut: Sequence[slice] | None = None) -> dict[str, Grid]:
-    """Each axis (or its `cut`) as an array along its own dimension; they broadcast to the product."""
-    cut = cut or [slice(None)] * len(axes)
-    shapes = [tuple(-1 if i == j else 1 for j in range(len(axes))) for i in range(len(axes))]
-    return {axis.name: axis.values[part].reshape(s) for axis, part, s in zip(axes, cut, shapes, strict=True)}
+    def __len__(self) -> int:
+        return len(self.values)
 
 
 class Check:
-    """One constraint at work on blocks of combinations."""
+    """One constraint, and what it has rejected so far."""
 
-    def __init__(
-        self,
-        where: str,
-        rule: Constraint,
-        axes: Sequence[Axis],
-        given: Mapping[str, Any],
-        space: SearchSpace,
-        grid: Names,
-    ) -> None:
-        needed = leaves(rule.require.names, space.derived)
+    def __init__(self, where: str, rule: Constraint, space: SearchSpace) -> None:
         self.rule = rule
+        self.needed = leaves(rule.require.names, space.derived)
+        self.of_sizes = bool(self.needed & PROBLEM_SIZES)
         self.count = 0
-        self.of_sizes = bool(needed & PROBLEM_SIZES)
         self._where = where
-        self._axes = axes
-        self._given = given
-        self._derived = space.derived
-        self._needed = [axis.name in needed for axis in axes]
-        self._whole = self._on_whole_grid(grid)
+        self._parameters = [name for name in (*space.parameters, *space.runtime) if name in self.needed]
 
     @property
     def rejection(self) -> Rejection:
         return Rejection(self.rule.require.text, self.rule.reason, self.count)
 
-    def apply(self, mask: Grid, cut: Sequence[slice], block: Names) -> None:
-        """Clear the elements of `mask`, the block at `cut`, that break the constraint, and count them."""
+    def apply(self, mask: Grid, names: Names, weight: int) -> None:
+        """Clear the elements of `mask` that break the constraint; each stands for `weight` combinations."""
         before = int(np.count_nonzero(mask))
         if not before:
             return
-        allowed = self._on_block(cut, block, before)
+        allowed = self._ask(names) if self._size(names) <= FEW * before else None
         if allowed is not None:
             np.logical_and(mask, allowed, out=mask)
         else:
-            places = np.nonzero(mask)
-            mask[places] = self._on_survivors(places, cut)
-        self.count += before - int(np.count_nonzero(mask))
+            mask[mask] = self._ask_survivors(mask, names)
+        self.count += weight * (before - int(np.count_nonzero(mask)))
 
-    def _on_whole_grid(self, grid: Names) -> Any:
-        """The constraint on the whole product of what it needs, if that is small and it has a value everywhere."""
-        if math.prod(self._sizes([len(axis.values) for axis in self._axes])) > BLOCK:
-            return None
-        return self._try(grid)
+    def _size(self, names: Names) -> int:
+        """Elements of the product of what the constraint needs."""
+        values = [names[name] for name in self.needed]
+        return math.prod(np.broadcast_shapes(*(value.shape for value in values if not is_scalar(value))))
 
-    def _on_block(self, cut: Sequence[slice], block: Names, survivors: int) -> Any:
-        """The constraint on the product of what it needs within a block; None if the survivors alone are better."""
-        if self._whole is not None:
-            fits = getattr(self._whole, "ndim", 0)
-            return self._whole[tuple(_cut(self._whole.shape, cut))] if fits else self._whole
-        if math.prod(self._sizes([part.stop - part.start for part in cut])) > FEW * survivors:
-            return None
-        return self._try(block)
-
-    def _sizes(self, lengths: Sequence[int]) -> list[int]:
-        return [length for length, needed in zip(lengths, self._needed, strict=True) if needed]
-
-    def _try(self, names: Names) -> Any:
+    def _ask(self, names: Names) -> Any:
+        """Whether the constraint holds; None if it has no value for some element."""
         try:
             return truth(self.rule.require.evaluate(names))
         except ExpressionError:
             return None
 
-    def _on_survivors(self, places: tuple[Grid, ...], cut: Sequence[slice]) -> Any:
-        choices = {
-            axis.name: axis.values[part.start + place]
-            for axis, part, place, needed in zip(self._axes, cut, places, self._needed, strict=True)
-            if needed
-        }
+    def _ask_survivors(self, mask: Grid, names: Names) -> Any:
+        survivors, _ = names.restricted(self.rule.require.names, mask)
         try:
-            return truth(self.rule.require.evaluate(Names({**self._given, **choices}, self._derived)))
+            return truth(self.rule.require.evaluate(survivors))
         except ExpressionError as error:
-            raise self._unanswered(error, choices) from None
+            raise self._unanswered(error, mask, names) from None
 
-    def _unanswered(self, error: ExpressionError, choices: Mapping[str, Grid]) -> InputError:
-        """The error, with the first combination that has it; halving finds it."""
-        low, high = 0, len(next(iter(choices.values()), np.zeros(1)))
-        while high - low > 1:
-            middle = (low + high) // 2
-            part = {name: values[low:middle] for name, values in choices.items()}
-            failed = self._try(Names({**self._given, **part}, self._derived)) is None
-            low, high = (low, middle) if failed else (middle, high)
-        shown = " ".join(f"{name}={values[low]}" for name, values in choices.items())
+    def _unanswered(self, error: ExpressionError, mask: Grid, names: Names) -> InputError:
+        """The error, with the first combination that has it; halving the survivors finds it."""
+        survivors = np.flatnonzero(mask)
+        while len(survivors) > 1:
+            part = np.zeros(mask.size, dtype=bool)
+            part[survivors[: len(survivors) // 2]] = True
+            half, _ = names.restricted(self.rule.require.names, part.reshape(mask.shape))
+            middle = len(survivors) // 2
+            survivors = survivors[:middle] if self._ask(half) is None else survivors[middle:]
+        part = np.zeros(mask.size, dtype=bool)
+        part[survivors] = True
+        one, _ = names.restricted(self._parameters, part.reshape(mask.shape))
+        shown = " ".join(f"{name}={np.ravel(one[name])[0]}" for name in self._parameters)
         return InputError(
             f"{self._where}: the constraint {error.message}" + (f", for {shown}" if shown else ""),
             hint="put a constraint above it that rejects such combinations, or protect it: b != 0 and a % b == 0",
         )
 
 
-def _cut(shape: Sequence[int], cut: Sequence[slice]) -> Iterator[slice]:
-    """`cut` for an array that is broadcast along its dimensions of length 1."""
-    return (part if length > 1 else slice(None) for length, part in zip(shape, cut, strict=True))
+def surviving_ranks(
+    axes: Sequence[Axis], checks: Sequence[Check], given: Mapping[str, Any], space: SearchSpace
+) -> Iterator[NDArray[np.int64]]:
+    """Ranks of the combinations that pass every check, in parts and in no order; the checks count what they reject."""
+    mask, left = _grow(axes, checks, Names({**given, **_open_grid(axes)}, space.derived))
+    rows = np.nonzero(mask)
+    if len(rows[0]):
+        covered = [len(axis) == length for axis, length in zip(axes, mask.shape, strict=True)]
+        yield from _expand(axes, covered, rows, left, given, space)
+
+
+def _grow(axes: Sequence[Axis], checks: Sequence[Check], grid: Names) -> tuple[Grid, Sequence[Check]]:
+    """The mask over the parameters that the first checks need, a dimension for each axis, and the checks left over."""
+    mask = np.ones([1] * len(axes), dtype=bool)
+    total = math.prod(map(len, axes))
+    for index, check in enumerate(checks):
+        shape = [len(a) if a.name in check.needed else n for a, n in zip(axes, mask.shape, strict=True)]
+        if math.prod(shape) > BLOCK:
+            return mask, checks[index:]
+        mask = mask if list(mask.shape) == shape else np.broadcast_to(mask, shape).copy()
+        check.apply(mask, grid, total // mask.size)
+    return mask, ()
+
+
+def _expand(
+    axes: Sequence[Axis],
+    covered: Sequence[bool],
+    rows: Places,
+    checks: Sequence[Check],
+    given: Mapping[str, Any],
+    space: SearchSpace,
+) -> Iterator[NDArray[np.int64]]:
+    """Ranks of what remains of `rows` (places along the covered axes) times the other axes, block by block."""
+    lead, tail = _split([axis for axis, done in zip(axes, covered, strict=True) if not done])
+    fixed = [(axis, places) for axis, places, done in zip(axes, rows, covered, strict=True) if done]
+    lengths = [len(axis) for axis in lead]
+    repeats = math.prod(lengths)
+    step = max(1, BLOCK // math.prod(map(len, tail)))
+    open_tail = {name: grid[np.newaxis] for name, grid in _open_grid(tail).items()}
+    for start in range(0, len(rows[0]) * repeats, step):
+        row, turn = np.divmod(np.arange(start, min(start + step, len(rows[0]) * repeats)), repeats)
+        places = [(axis, along[row]) for axis, along in fixed]
+        places += zip(lead, np.unravel_index(turn, lengths) if lead else (), strict=True)
+        column = (-1, *[1] * len(tail))
+        values = {axis.name: axis.values[place].reshape(column) for axis, place in places}
+        names = Names({**given, **values, **open_tail}, space.derived)
+        mask = np.ones([len(row), *map(len, tail)], dtype=bool)
+        for check in checks:
+            check.apply(mask, names, 1)
+        base = sum((place * axis.stride for axis, place in places), np.zeros(len(row), np.int64))
+        found = np.nonzero(mask)
+        yield base[found[0]] + sum(axis.stride * place for axis, place in zip(tail, found[1:], strict=True))
+
+
+def _split(axes: Sequence[Axis]) -> tuple[Sequence[Axis], Sequence[Axis]]:
+    """The axes in two: the last ones, as many as fit a block together, and those before them."""
+    split, size = len(axes), 1
+    while split and size * len(axes[split - 1]) <= BLOCK:
+        split -= 1
+        size *= len(axes[split])
+    return axes[:split], axes[split:]
+
+
+def _open_grid(axes: Sequence[Axis]) -> dict[str, Grid]:
+    """Each axis as an array along its own dimension; they broadcast to the product."""
+    shapes = [tuple(-1 if i == j else 1 for j in range(len(axes))) for i in range(len(axes))]
+    return {axis.name: axis.values.reshape(shape) for axis, shape in zip(axes, shapes, strict=True)}

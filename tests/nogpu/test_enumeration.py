@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kt.devices.device import Device
 from kt.errors import InputError
 from kt.problems import Problem
-from kt.search_spaces import enumeration, masks
+from kt.search_spaces import masks
 from kt.search_spaces.enumeration import MAX_COMBINATIONS, MAX_VALID, Enumeration, enumerate_space
 from kt.search_spaces.expression import ExpressionError, parse
 from kt.search_spaces.launch import derive, launch_limits, violated
@@ -148,7 +148,6 @@ def spaces(draw: st.DrawFn) -> SearchSpace:
 @given(spaces(), st.sampled_from([4, 16, 2**20]), st.sampled_from([1, 16]), st.integers(0, 5))
 def test_equals_brute_force(monkeypatch: pytest.MonkeyPatch, space: SearchSpace, block: int, few: int, k: int) -> None:
     """Survivors, order, columns and the count of each constraint are those of plain Python, in blocks of any size."""
-    monkeypatch.setattr(enumeration, "BLOCK", block)
     monkeypatch.setattr(masks, "BLOCK", block)
     monkeypatch.setattr(masks, "FEW", few)
     names = {"k": k, "limit": 3}

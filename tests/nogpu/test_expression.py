@@ -19,7 +19,7 @@ def cdiv(a: int, b: int) -> int:
 
 
 PYTHON: dict[str, Any] = {"min": min, "max": max, "cdiv": cdiv, "abs": abs, "__builtins__": {}}
-NAMES = ("a", "b", "c", "d")
+NAMES: tuple[str, ...] = ("a", "b", "c", "d")
 
 
 def python_value(text: str, values: dict[str, int]) -> Any:
@@ -77,6 +77,9 @@ def test_scalars_mean_what_python_means(text: str, values: tuple[int, ...]) -> N
 @example("(a * a * a)", [2**40, 1], [0], 0)
 @example("(1 if a > 3 else b // a)", [0, 5], [1], 0)
 @example("(a or b // 0)", [1, 2], [1], 0)
+@example("(a > 1) + (b > 1) - (a > 2)", [1, 2, 3], [1, 3], 0)
+@example("(a > 1) // (b > 0) * (a == a)", [1, 2, 3], [1, 3], 0)
+@example("min(a > 1, b) + max(a > 1, b > 2) ** 2", [1, 2, 3], [1, 3], 0)
 def test_arrays_mean_what_python_means_of_each_element(text: str, first: list[int], second: list[int], d: int) -> None:
     """On arrays that broadcast, each element has Python's value; there is no value if one element has none."""
     names: dict[str, Any] = {
