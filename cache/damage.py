@@ -13,7 +13,7 @@ from kt.cache.location import ELSEWHERE
 from kt.cache.schema import SCHEMA, check_tables, file_kind
 from kt.errors import CacheError
 
-__all__ = ["SIDECARS", "is_damaged", "refuse_other_formats", "set_aside_if_damaged"]
+__all__ = ["SIDECARS", "is_damaged", "opening", "refuse_other_formats", "set_aside_if_damaged"]
 
 SIDECARS = ("-wal", "-shm", "-journal")
 _MAGIC = b"SQLite format 3\0"
@@ -55,7 +55,7 @@ def set_aside_if_damaged(file: Path) -> Path | None:
 
     Processes that find the damage at the same time take turns, so the new file of the first is left alone.
     """
-    with _turn(file.parent):
+    with _locked(file.parent, fcntl.LOCK_EX):
         if not file.exists() or not is_damaged(file):
             return None
         aside = _free_name(file)
@@ -73,12 +73,21 @@ def _free_name(file: Path) -> Path:
 
 
 @contextmanager
-def _turn(folder: Path) -> Iterator[None]:
-    """Excludes other processes by a lock on the folder itself, which leaves no lock file behind."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def opening(folder: Path) -> Iterator[None]:
+    """While this lasts, no other process sets the folder's cache aside; any number may be opening it."""
+    with _locked(folder, fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def _locked(folder: Path, kind: int) -> Iterator[None]:
+    """A lock on the folder itself leaves no file behind. Where the file system has none, it is not held."""
+    descriptor = -1
     try:
-        with contextlib.suppress(OSError):  # some network file systems do not lock folders
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            fcntl.flock(descriptor, kind)
         yield
     finally:
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kt import __version__
 from kt.cache.connection import connect, is_damage, is_unwritable, retried, set_journal_mode, transaction, translated
-from kt.cache.damage import SIDECARS, refuse_other_formats, set_aside_if_damaged
+from kt.cache.damage import SIDECARS, opening, refuse_other_formats, set_aside_if_damaged
 from kt.cache.location import ELSEWHERE
 from kt.cache.schema import SCHEMA, check_tables, create, file_kind, upgrade
 from kt.errors import CacheError
@@ -23,12 +23,14 @@ def open_for_writing(file: Path) -> tuple[sqlite3.Connection, Path | None]:
         file.parent.mkdir(parents=True, exist_ok=True)
         refuse_other_formats(file)
         try:
-            return retried(lambda: _writable(file)), None
+            with opening(file.parent):
+                return retried(lambda: _writable(file)), None
         except sqlite3.Error as error:
             if not is_damage(error):
                 raise
         aside = set_aside_if_damaged(file)
-        return retried(lambda: _writable(file)), aside
+        with opening(file.parent):
+            return retried(lambda: _writable(file)), aside
 
 
 def _writable(file: Path) -> sqlite3.Connection:
@@ -75,9 +77,9 @@ def open_for_reading(file: Path) -> sqlite3.Connection:
         refuse_other_formats(file)
         if not file.exists():
             return _in_memory(None)
-        connection = retried(lambda: _readable(file))
-        kind = file_kind(connection)
-        if kind.version == SCHEMA:
+        with opening(file.parent):
+            connection = retried(lambda: _readable(file))
+        if file_kind(connection).version == SCHEMA:
             return connection
         with contextlib.closing(connection):
             return _in_memory(connection)

@@ -81,10 +81,17 @@ class FileKind:
 
 
 def file_kind(connection: sqlite3.Connection) -> FileKind:
-    """Reads the file's marks; changes nothing."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    """Reads the file's marks, all as of one moment: another process may be making its tables. Changes nothing."""
+    own_transaction = not connection.in_transaction
+    if own_transaction:
+        connection.execute("BEGIN")
+    try:
+        (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    finally:
+        if own_transaction:
+            connection.execute("ROLLBACK")
     empty = objects == 0 and application == 0 and version == 0
     return FileKind(empty, not empty and application != APPLICATION_ID, version)
 
