@@ -259,16 +259,17 @@ extern "C" __global__ void finish_true(Multiply p) { finish<WIDE>(p); }
 
 // --- comparing -------------------------------------------------------------------------------------------------------
 
+// All zero before the first comparison that reports into it.
 struct Report {
-    u64 first;  // smallest index of an element that differs; all ones if none does
-    u64 count;  // elements that differ
-    u64 worst;  // bits of the largest error as a multiple of the tolerance, a float
+    u64 count;      // elements that differ
+    u64 not_first;  // the complement of the smallest index of one
+    u64 worst;      // bits of the largest error as a multiple of the tolerance, a float
 };
 
 __device__ void note(Report* report, u64 count, u64 first, float worst) {
     if (count) {
         atomicAdd(&report->count, count);
-        atomicMin(&report->first, first);
+        atomicMax(&report->not_first, ~first);
     }
     // Positive floats are ordered like their bits.
     if (worst > 0) atomicMax(&report->worst, (u64)__float_as_uint(worst));

@@ -1,0 +1,132 @@
+"""The CUDA calls of the worker process, through CuPy: memory, launches, errors in words, the health of the context.
+
+Nothing here, nor in what builds on it, uses CuPy's arrays, whose kernels are compiled at run time and cached on disk.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from kt.tuner.memory_plan import DoesNotFit, gib, memory_margin
+
+__all__ = ["CUDA_ERRORS", "Block", "Gpu", "arch_of", "context_is_dead", "cupy", "driver", "in_words", "runtime"]
+
+# CuPy is compiled and has no type stubs: it enters here, as `Any`, and nowhere else.
+cupy: Any = import_module("cupy")
+driver: Any = import_module("cupy_backends.cuda.api.driver")
+runtime: Any = import_module("cupy_backends.cuda.api.runtime")
+
+CUDA_ERRORS: tuple[type[Exception], ...] = (driver.CUDADriverError, runtime.CUDARuntimeError)
+
+_MAJOR, _MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and -Minor
+
+
+def in_words(error: BaseException) -> str:
+    """One line: CUDA's name of the error and what it says about it."""
+    return " ".join(str(error).split())
+
+
+def context_is_dead() -> bool:
+    """Whether an earlier error, such as an illegal access, has made every further call fail."""
+    try:
+        runtime.deviceSynchronize()
+    except CUDA_ERRORS:
+        return True
+    return False
+
+
+def arch_of(index: int) -> str:
+    """NVRTC's name of a GPU's architecture, e.g. `sm_90`; asks for no CUDA context, which takes long to make."""
+    major, minor = (runtime.deviceGetAttribute(attribute, index) for attribute in (_MAJOR, _MINOR))
+    return f"sm_{major}{minor}"
+
+
+class Block:
+    """Device memory of its own allocation, freed with the object: no pool keeps it.
+
+    Raises:
+        DoesNotFit: the driver would have to give more than is free.
+    """
+
+    def __init__(self, gpu: Gpu, size: int) -> None:
+        free, total = gpu.memory()
+        if size + memory_margin(total) > free:
+            raise DoesNotFit(f"needs {gib(size + memory_margin(total))}, {gib(free)} free of {gib(total)}")
+        self.size = size
+        self._memory = cupy.cuda.Memory(size)
+        self.address: int = self._memory.ptr
+
+
+class LoadedModule:
+    """A cubin whose kernels each take one struct."""
+
+    def __init__(self, cubin: bytes) -> None:
+        self._module = cupy.cuda.function.Module()
+        self._module.load(cubin)
+        self._functions: dict[str, Any] = {}
+
+    def launch(self, kernel: str, blocks: int, threads: int, argument: Any) -> None:
+        """Enqueue `kernel` on the current stream, with `argument` by value."""
+        if kernel not in self._functions:
+            self._functions[kernel] = self._module.get_function(kernel)
+        self._functions[kernel]((blocks,), (threads,), (argument,))
+
+
+class Gpu:
+    """The GPU of this process: its figures, and the one stream that all work goes through.
+
+    Attributes:
+        sm_count: multiprocessors.
+        l2_bytes: level-two cache.
+    """
+
+    def __init__(self, index: int) -> None:
+        self.device = cupy.cuda.Device(index)
+        self.device.use()
+        self.sm_count: int = self.device.attributes["MultiProcessorCount"]
+        self.l2_bytes: int = self.device.attributes["L2CacheSize"]
+        self._stream: Any = None
+
+    @property
+    def stream(self) -> Any:
+        """Made at first use, with the CUDA context; a stream of its own can be captured into graphs."""
+        if self._stream is None:
+            self._stream = cupy.cuda.Stream(non_blocking=True)
+            self._stream.use()
+        return self._stream
+
+    def memory(self) -> tuple[int, int]:
+        """Free and total bytes."""
+        free, total = runtime.memGetInfo()
+        return int(free), int(total)
+
+    def allocate(self, size: int) -> Block:
+        """A block of `size` bytes; raises DoesNotFit."""
+        return Block(self, size)
+
+    def synchronize(self) -> None:
+        """Wait for all work; an error of a kernel shows here."""
+        self.stream.synchronize()
+
+    def clear(self, address: int, size: int) -> None:
+        """Write zeros."""
+        runtime.memsetAsync(address, 0, size, self.stream.ptr)
+
+    def read(self, address: int, size: int) -> bytes:
+        """Bytes of device memory, after all work before."""
+        self.synchronize()
+        host = np.empty(size, np.uint8)
+        runtime.memcpy(host.ctypes.data, address, size, runtime.memcpyDeviceToHost)
+        return host.tobytes()
+
+    def load(self, cubin: bytes) -> LoadedModule:
+        """The kernels of a cubin of our own, e.g. of the reference."""
+        return LoadedModule(cubin)
+
+    def release_pools(self) -> None:
+        """Give back what libraries on CuPy's allocators have kept."""
+        cupy.get_default_memory_pool().free_all_blocks()
+        cupy.get_default_pinned_memory_pool().free_all_blocks()

@@ -1,0 +1,97 @@
+"""`LoadedCandidate`: a candidate's cubin in the CUDA context, and its launches; and `Rotation` over operand sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from kt.search_spaces.space import Launch
+from kt.tuner.cuda import CUDA_ERRORS, cupy, driver, in_words
+from kt.tuner.messages import Candidate
+
+__all__ = ["LaunchRefused", "LoadedCandidate", "Rotation"]
+
+_STATIC_SMEM = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+_MOST_DYNAMIC_SMEM = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_SMEM_WITHOUT_OPT_IN = 48 << 10
+_MOST_BLOCKS = 2**31 - 1
+
+
+class LaunchRefused(Exception):
+    """The candidate cannot be loaded or launched; the CUDA context is as good as before."""
+
+
+class LoadedCandidate:
+    """A module of its own for each candidate, unloaded by `close`: thousands would fill the device.
+
+    Raises:
+        LaunchRefused: the cubin does not load here, lacks a kernel, or a launch asks for more than a GPU can give.
+    """
+
+    def __init__(self, candidate: Candidate) -> None:
+        self.name = candidate.name
+        self.runtime = candidate.runtime
+        self.workspace_bytes = candidate.workspace_bytes
+        self._launches: list[tuple[Any, Launch]] = []
+        self._module: Any = None
+        try:
+            self._module = cupy.cuda.function.Module()
+            self._module.load(Path(candidate.cubin).read_bytes())
+        except OSError as error:
+            raise LaunchRefused(f"the cubin cannot be read: {error}") from error
+        except CUDA_ERRORS as error:
+            raise LaunchRefused(f"the cubin does not load: {in_words(error)}") from error
+        self._launches = [(self._function(launch), launch) for launch in candidate.launches]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unload the module; graphs that hold its kernels must be gone, and the stream idle."""
+        self._launches = []
+        self._module = None
+
+    def enqueue(self, arguments: Any) -> None:
+        """Launch every kernel of the sequence, each with the same `GemmArguments`.
+
+        Raises:
+            LaunchRefused: CUDA refuses a launch.
+        """
+        for function, launch in self._launches:
+            try:
+                function((launch.grid,), (launch.block,), (arguments,), shared_mem=launch.smem_bytes)
+            except CUDA_ERRORS as error:
+                raise LaunchRefused(f"{_in_words(launch)}: {in_words(error)}") from error
+
+    def _function(self, launch: Launch) -> Any:
+        if not 1 <= launch.grid <= _MOST_BLOCKS or launch.block < 1 or launch.smem_bytes < 0:
+            raise LaunchRefused(f"{_in_words(launch)}: not a launch that CUDA knows")
+        try:
+            function = self._module.get_function(launch.kernel)
+            static = driver.funcGetAttribute(_STATIC_SMEM, function.ptr)
+            if launch.smem_bytes + static > _SMEM_WITHOUT_OPT_IN:
+                driver.funcSetAttribute(function.ptr, _MOST_DYNAMIC_SMEM, launch.smem_bytes)
+        except CUDA_ERRORS as error:
+            raise LaunchRefused(f"{_in_words(launch)}: {in_words(error)}") from error
+        return function
+
+
+class Rotation:
+    """Enqueues one run after the other, each on the next operand set."""
+
+    def __init__(self, candidate: LoadedCandidate, arguments: Sequence[Any]) -> None:
+        self._candidate = candidate
+        self._arguments = arguments
+        self._next = 0
+
+    def __call__(self) -> None:
+        self._candidate.enqueue(self._arguments[self._next])
+        self._next = (self._next + 1) % len(self._arguments)
+
+
+def _in_words(launch: Launch) -> str:
+    return f"{launch.kernel} with {launch.grid} blocks of {launch.block} threads, {launch.smem_bytes} bytes of smem"
