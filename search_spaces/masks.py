@@ -2,7 +2,7 @@
 
 First, one mask grows over the parameters that constraints have asked for so far: what a constraint rejects counts for
 all combinations of the other parameters at once. When the mask would become too large, its survivors are taken out and
-meet the remaining parameters and constraints in blocks. So memory is bounded by a block and by what survives.
+meet the next constraint's parameters in blocks, and so on. So memory is bounded by some blocks and by what survives.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ BLOCK = 2**20  # combinations whose masks are held at once
 FEW = 16  # below one survivor in so many, a constraint is evaluated on the survivors alone
 
 Grid = NDArray[Any]
-Places = tuple[NDArray[np.intp], ...]
 
 
 @dataclass(frozen=True)
@@ -120,10 +119,22 @@ def surviving_ranks(
 ) -> Iterator[NDArray[np.int64]]:
     """Ranks of the combinations that pass every check, in parts and in no order; the checks count what they reject."""
     mask, left = _grow(axes, checks, Names({**given, **_open_grid(axes)}, space.derived))
-    rows = np.nonzero(mask)
-    if len(rows[0]):
-        covered = [len(axis) == length for axis, length in zip(axes, mask.shape, strict=True)]
-        yield from _expand(axes, covered, rows, left, given, space)
+    covered = [len(axis) == length for axis, length in zip(axes, mask.shape, strict=True)]
+    rest = [axis for axis, done in zip(axes, covered, strict=True) if not done]
+    places = [(axis, place) for axis, place, done in zip(axes, np.nonzero(mask), covered, strict=True) if done]
+    rows = Rows(_rank(places, int(np.count_nonzero(mask))), {axis.name: axis.values[place] for axis, place in places})
+    yield from _expand(rows, rest, left, given, space)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Combinations of the parameters covered so far: the rank of each, and the values that later checks need."""
+
+    ranks: NDArray[np.int64]
+    values: Mapping[str, Grid]
+
+    def chosen(self, places: Grid) -> Rows:
+        return Rows(self.ranks[places], {name: values[places] for name, values in self.values.items()})
 
 
 def _grow(axes: Sequence[Axis], checks: Sequence[Check], grid: Names) -> tuple[Grid, Sequence[Check]]:
@@ -140,33 +151,51 @@ def _grow(axes: Sequence[Axis], checks: Sequence[Check], grid: Names) -> tuple[G
 
 
 def _expand(
-    axes: Sequence[Axis],
-    covered: Sequence[bool],
-    rows: Places,
-    checks: Sequence[Check],
-    given: Mapping[str, Any],
-    space: SearchSpace,
+    rows: Rows, rest: Sequence[Axis], checks: Sequence[Check], given: Mapping[str, Any], space: SearchSpace
 ) -> Iterator[NDArray[np.int64]]:
-    """Ranks of what remains of `rows` (places along the covered axes) times the other axes, block by block."""
-    lead, tail = _split([axis for axis, done in zip(axes, covered, strict=True) if not done])
-    fixed = [(axis, places) for axis, places, done in zip(axes, rows, covered, strict=True) if done]
+    """Ranks of what remains of `rows` times the axes `rest`: first those that the next check needs, then the others."""
+    new = [axis for axis in rest if not checks or axis.name in checks[0].needed]
+    rest = [axis for axis in rest if axis not in new]
+    reached = {axis.name for axis in rest}
+    now = next((i for i, check in enumerate(checks) if check.needed & reached), len(checks))
+    later = frozenset[str]().union(*(check.needed for check in checks[now:]))
+    weight = math.prod(map(len, rest))
+    for part, tail in _blocks(rows, new):
+        column = (-1, *[1] * len(tail))
+        values = {name: value.reshape(column) for name, value in part.values.items()}
+        values |= {name: grid[np.newaxis] for name, grid in _open_grid(tail).items()}
+        mask = np.ones([len(part.ranks), *map(len, tail)], dtype=bool)
+        names = Names({**given, **values}, space.derived)
+        for check in checks[:now]:
+            check.apply(mask, names, weight)
+        row, *places = np.nonzero(mask)
+        along = list(zip(tail, places, strict=True))
+        kept = {name: value[row] for name, value in part.values.items() if name in later}
+        kept |= {axis.name: axis.values[place] for axis, place in along if axis.name in later}
+        found = Rows(part.ranks[row] + _rank(along, len(row)), kept)
+        if rest and len(row):
+            yield from _expand(found, rest, checks[now:], given, space)
+        elif len(row):
+            yield found.ranks
+
+
+def _blocks(rows: Rows, axes: Sequence[Axis]) -> Iterator[tuple[Rows, Sequence[Axis]]]:
+    """Rows times `axes` in blocks of bounded size: some of the axes made part of the rows, and those left open."""
+    lead, tail = _split(axes)
     lengths = [len(axis) for axis in lead]
     repeats = math.prod(lengths)
+    count = len(rows.ranks) * repeats
     step = max(1, BLOCK // math.prod(map(len, tail)))
-    open_tail = {name: grid[np.newaxis] for name, grid in _open_grid(tail).items()}
-    for start in range(0, len(rows[0]) * repeats, step):
-        row, turn = np.divmod(np.arange(start, min(start + step, len(rows[0]) * repeats)), repeats)
-        places = [(axis, along[row]) for axis, along in fixed]
-        places += zip(lead, np.unravel_index(turn, lengths) if lead else (), strict=True)
-        column = (-1, *[1] * len(tail))
-        values = {axis.name: axis.values[place].reshape(column) for axis, place in places}
-        names = Names({**given, **values, **open_tail}, space.derived)
-        mask = np.ones([len(row), *map(len, tail)], dtype=bool)
-        for check in checks:
-            check.apply(mask, names, 1)
-        base = sum((place * axis.stride for axis, place in places), np.zeros(len(row), np.int64))
-        found = np.nonzero(mask)
-        yield base[found[0]] + sum(axis.stride * place for axis, place in zip(tail, found[1:], strict=True))
+    for start in range(0, count, step):
+        row, turn = np.divmod(np.arange(start, min(start + step, count)), repeats)
+        part = rows.chosen(row)
+        along = list(zip(lead, np.unravel_index(turn, lengths) if lead else (), strict=True))
+        values = {axis.name: axis.values[place] for axis, place in along}
+        yield Rows(part.ranks + _rank(along, len(row)), {**part.values, **values}), tail
+
+
+def _rank(along: Sequence[tuple[Axis, Grid]], count: int) -> NDArray[np.int64]:
+    return sum((place * axis.stride for axis, place in along), np.zeros(count, np.int64))
 
 
 def _split(axes: Sequence[Axis]) -> tuple[Sequence[Axis], Sequence[Axis]]:
