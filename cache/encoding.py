@@ -83,10 +83,11 @@ def decode_config(fields: Fields) -> Config:
 
 def _choices(fields: Fields, name: str) -> tuple[tuple[str, Value], ...]:
     values = fields.object(name)
-    for choice in values.names():
-        if type(values.raw(choice)) not in (int, str):
+    choices = tuple(values.items())
+    for choice, value in choices:
+        if type(value) not in (int, str):
             raise values.wrong(choice, "a whole number or a text")
-    return tuple((choice, values.raw(choice)) for choice in values.names())
+    return choices
 
 
 def encode_launch(launch: Launch) -> dict[str, Any]:

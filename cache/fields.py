@@ -1,7 +1,7 @@
 """`Fields`: checked access to a decoded JSON object, with errors that say where in it."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import ItemsView, Iterator
 from typing import Any
 
 __all__ = ["FieldError", "Fields"]
@@ -86,6 +86,10 @@ class Fields:
 
     def names(self) -> Iterator[str]:
         return iter(self._data)
+
+    def items(self) -> ItemsView[str, Any]:
+        """Every field as decoded, unchecked."""
+        return self._data.items()
 
     def wrong(self, name: str, wanted: str) -> FieldError:
         return FieldError(f"{self.path(name)}: must be {wanted}, not {_kind(self.raw(name))}")

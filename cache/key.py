@@ -6,6 +6,7 @@ question whether two results are of the same thing.
 
 import hashlib
 import json
+from functools import lru_cache
 from typing import Any
 
 from kt.cache.records import CacheKey
@@ -50,11 +51,13 @@ def key_fields(key: CacheKey) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=4096)  # a listing asks for each several times
 def key_digest(key: CacheKey) -> str:
     """SHA-256 of the canonical JSON of `key_fields`, hexadecimal."""
     return _digest(key_fields(key))
 
 
+@lru_cache(maxsize=4096)
 def problem_digest(problem: Problem) -> str:
     """SHA-256 of the canonical JSON of `problem_fields`, hexadecimal: the same problem on whatever device."""
     return _digest(problem_fields(problem))
@@ -62,7 +65,10 @@ def problem_digest(problem: Problem) -> str:
 
 def canonical(value: object) -> str:
     """JSON with sorted keys and no spaces; equal values have equal texts."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _digest(value: object) -> str:
