@@ -23,7 +23,7 @@ from kt.search_spaces.space import Config, SearchSpace
 
 __all__ = ["MAX_COMBINATIONS", "MAX_VALID", "Enumeration", "Rejection", "enumerate_space"]
 
-MAX_COMBINATIONS = 2**28
+MAX_COMBINATIONS = 2**32
 MAX_VALID = 2_000_000
 
 Grid = NDArray[Any]
