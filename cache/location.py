@@ -32,6 +32,6 @@ def _user_cache_dir() -> Path:
 
 def database_path(path: Path) -> Path:
     """The SQLite file of a cache that is named by its folder or by the file itself."""
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike Path.is_dir, no error where a folder above is closed to this user
         return path / DATABASE_NAME
-    return path if path.is_file() or path.suffix == ".sqlite3" else path / DATABASE_NAME
+    return path if os.path.isfile(path) or path.suffix == ".sqlite3" else path / DATABASE_NAME

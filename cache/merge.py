@@ -1,5 +1,6 @@
 """Merging caches: what several machines or people have tuned, in one file, by one rule and without loss in silence."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,7 +84,7 @@ def merge(into: Store, paths: Sequence[Path]) -> MergeReport:
 
 def _check_path(into: Store, path: Path) -> None:
     file = database_path(path)
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise InputError(f"{path}: no cache here ({file} does not exist)")
     if file.samefile(into.file):
         raise InputError(f"{path}: is the cache that is merged into")

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import secrets
 import stat
 import sys
@@ -12,7 +13,7 @@ from kt.errors import InputError, KtError
 __all__ = ["check_output", "write_if_changed"]
 
 # Names of open descriptors; what they lead to may be a regular file, and belongs to whoever opened it.
-_DESCRIPTOR_FOLDERS = ("/dev/", "/proc/")
+_DESCRIPTOR = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/[^/]+/(task/\d+/)?fd/\d+")
 
 
 def check_output(path: Path | str) -> None:
@@ -50,8 +51,8 @@ def write_if_changed(path: Path | str, text: str) -> bool:
 
 def _is_stream(path: Path | str) -> bool:
     name = str(path)
-    if name == "-" or os.path.abspath(name).startswith(_DESCRIPTOR_FOLDERS):
-        return not os.path.isdir(name)
+    if name == "-" or _DESCRIPTOR.fullmatch(os.path.abspath(name)):
+        return True
     try:
         mode = os.stat(name).st_mode
     except OSError:

@@ -338,6 +338,16 @@ def test_a_file_of_another_user_is_named(read_only: bool, shared: Path) -> None:
     assert "KT_CACHE_DIR" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_cache_in_a_closed_folder_is_named(read_only: bool, shared: Path) -> None:
+    """B4: another user's home, closed to this one."""
+    Store.open(shared / "home" / "cache").close()
+    (shared / "home").chmod(0o700)
+    with unprivileged(), pytest.raises(CacheError, match="Permission denied") as caught:
+        Store.open(shared / "home" / "cache", read_only=read_only)
+    assert "KT_CACHE_DIR" in (caught.value.hint or "")
+
+
 def test_a_folder_that_cannot_be_made_is_named(shared: Path) -> None:
     """B5: HOME=/nonexistent, a closed parent, a file in the way: found before tuning."""
     (shared / "file").touch()

@@ -159,6 +159,20 @@ def test_devices_and_pipes_are_written_to_and_stay(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(os.stat(pipe).st_mode)
 
 
+def test_a_file_system_below_dev_is_like_any_other() -> None:
+    """/dev/shm holds ordinary files."""
+    folder = Path("/dev/shm")
+    if not os.access(folder, os.W_OK):
+        pytest.skip("no writable /dev/shm here")
+    file = folder / f"kt-test-{os.getpid()}"
+    try:
+        assert write_if_changed(file, "data")
+        assert not write_if_changed(file, "data")
+        assert file.read_text() == "data"
+    finally:
+        file.unlink(missing_ok=True)
+
+
 def test_a_reader_that_went_away_is_the_callers_business() -> None:
     """`kt export -o - | head -1` must be able to end quietly."""
     done = subprocess.run(
