@@ -68,7 +68,7 @@ Templates = Annotated[
 ]
 CacheDir = Annotated[
     Path | None,
-    typer.Option("--cache-dir", metavar="DIR", help="Folder of the cache, in place of KT_CACHE_DIR and the default."),
+    typer.Option("--cache-dir", metavar="DIR", envvar="KT_CACHE_DIR", help="Folder of the cache."),
 ]
 Jobs = Annotated[
     int,

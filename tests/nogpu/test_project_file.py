@@ -1,0 +1,80 @@
+"""`kt.toml`: below flags and variables, above the defaults; errors name file and key."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kt.cli.project_file import find_project_file, project_defaults
+from kt.errors import InputError
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, without a cache of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KT_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    return tmp_path
+
+
+def test_the_order_of_precedence(kt: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flag, then variable, then project file, then default."""
+    default = project / "xdg" / "kt"
+    assert kt("cache", "path").out == f"{default}\n"
+    (project / "kt.toml").write_text('cache_dir = "from-file"\n')
+    assert kt("cache", "path").out == f"{project / 'from-file'}\n"
+    monkeypatch.setenv("KT_CACHE_DIR", str(project / "from-variable"))
+    assert kt("cache", "path").out == f"{project / 'from-variable'}\n"
+    assert kt("cache", "path", "--cache-dir", project / "from-flag").out == f"{project / 'from-flag'}\n"
+
+
+def test_it_is_found_from_a_folder_below(project: Path, kt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nearest file upwards counts, and its paths are relative to it."""
+    (project / "kt.toml").write_text('cache_dir = "cache"\n')
+    below = project / "a" / "b"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert find_project_file(below) == project / "kt.toml"
+    assert kt("cache", "path").out == f"{project / 'cache'}\n"
+
+
+def test_it_applies_to_the_commands_that_have_the_option(kt: Command, project: Path) -> None:
+    """A key of another command's option does not disturb; a filter called --device is not the device of a run."""
+    (project / "kt.toml").write_text('device = "model:h200"\nstrategy = "random"\njobs = 2\n')
+    (project / "shapes.yaml").write_text("shapes: [{m: 4, n: 4, k: 4}]\n")
+    assert kt("show-cache").code == 0
+    assert kt("tune", "gemm", "--shapes", "shapes.yaml", "--device", "model:nothing").code == 2
+    (project / "kt.toml").write_text('device = "model:nothing"\n')
+    assert "nothing" in kt("tune", "gemm", "--shapes", "shapes.yaml").err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('devise = "auto"\n', "did you mean device?"),
+        ("jobs = true\n", "jobs is True"),
+        ('jobs = "many"\n', "jobs is 'many'"),
+        ("device = [1]\n", "device is [1]"),
+        ("jobs = \n", "kt.toml"),
+    ],
+)
+def test_errors_name_file_and_key(kt: Command, project: Path, text: str, said: str) -> None:
+    """A bad project file is a usage error, with the file's path."""
+    (project / "kt.toml").write_text(text)
+    outcome = kt("cache", "path")
+    assert outcome.code == 2
+    assert str(project / "kt.toml") in outcome.err
+    assert said in outcome.err
+
+
+def test_values_keep_their_meaning(project: Path) -> None:
+    """Lists of folders stay lists; numbers become what the command line would have said."""
+    (project / "kt.toml").write_text('templates = ["t"]\nseed = 3\nbudget = "60s"\n')
+    assert project_defaults(project / "kt.toml") == {"templates": [str(project / "t")], "seed": "3", "budget": "60s"}
+    (project / "kt.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError):
+        project_defaults(project / "kt.toml")
