@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kt.search_spaces.enumeration import enumerate_space
+from kt.search_spaces.names import Names
 from kt.tuner.model import predict_us
-from kt.tuner.strategies import Landscape
+from kt.tuner.strategies import Landscape, join
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -20,14 +22,17 @@ if TYPE_CHECKING:
     from kt.search_spaces.enumeration import Enumeration
     from kt.search_spaces.space import Config, SearchSpace, Value
 
+    Rows = npt.NDArray[np.int64]
+
 __all__ = ["Candidates", "nothing_valid"]
 
 # Parameters that decide how the problem is cut up; candidates that agree in them differ in details only.
 STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k")
+SAMPLE = 40_000  # candidates of a family that the model is asked about at first; it takes 20 ms for as many
 
 
 class Candidates:
-    """The candidates of one problem, numbered; those of all families together.
+    """The candidates of one problem, numbered; those of all families together. A `Terrain` for strategies.
 
     Args:
         spaces: the spaces that serve the problem on the device.
@@ -35,55 +40,129 @@ class Candidates:
 
     def __init__(self, problem: Problem, device: Device, spaces: Sequence[SearchSpace]) -> None:
         self.problem, self.device, self.spaces = problem, device, tuple(spaces)
-        names = {**device.names(), **problem.names()}
-        self.enumerations = [enumerate_space(space, names) for space in spaces]
+        self._names = {**device.names(), **problem.names()}
+        self.enumerations = [enumerate_space(space, self._names) for space in spaces]
         self._starts = np.cumsum([0, *(len(found) for found in self.enumerations)])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def space(self, number: int) -> SearchSpace:
-        return self.spaces[self._family(number)]
+        return self.spaces[self._place(number)[0]]
 
     def config(self, number: int) -> Config:
-        family = self._family(number)
-        return self.enumerations[family].config(number - int(self._starts[family]))
+        family, row = self._place(number)
+        return self.enumerations[family].config(row)
 
     def find(self, config: Config) -> int | None:
         """The number of `config`, or None if it is not valid here."""
         for family, space in enumerate(self.spaces):
             if space.family == config.family:
-                index = self.enumerations[family].index(config)
-                return None if index is None else int(self._starts[family]) + index
+                return self._number(family, self.enumerations[family].index(config))
         return None
 
-    def predict_with(self, number: int, registers: int) -> float:
-        """The model's microseconds once the compiler has said how many registers a thread takes."""
-        family = self._family(number)
-        row = number - int(self._starts[family])
-        columns = {name: values[row : row + 1] for name, values in self.enumerations[family].columns.items()}
-        return float(predict_us(self.problem, self.device, columns, [registers])[0])
+    def predicted_us(self, number: int, registers: int | None = None) -> float:
+        """The model's microseconds; with the registers that the compiler says, once it has."""
+        family, row = self._place(number)
+        known = None if registers is None else [registers]
+        return float(self._predict(family, self._choices(family, np.array([row])), known)[0])
+
+    @property
+    def defaults(self) -> tuple[int, ...]:
+        """The default configurations of the families, as far as they are valid here."""
+        return self._defaults
+
+    @property
+    def sample(self) -> Landscape:
+        """All candidates, or of a large family a random part of them; always the same one."""
+        return self._sample
 
     @cached_property
-    def landscape(self) -> Landscape:
-        """How a strategy sees them."""
-        parts = [_codes(found) for found in self.enumerations]
-        family = np.repeat(np.arange(len(parts)), np.diff(self._starts))
-        width = max((digits.shape[1] for digits, _, _ in parts), default=0)
-        digits = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part, _, _ in parts]
-        predicted = [predict_us(self.problem, self.device, found.columns) for found in self.enumerations]
-        defaults = [self.find(space.default_config) for space in self.spaces]
+    def _defaults(self) -> tuple[int, ...]:
+        found = [self._default(family) for family in range(len(self.spaces))]
+        return tuple(number for number in found if number is not None)
+
+    @cached_property
+    def _sample(self) -> Landscape:
+        parts = []
+        for family, found in enumerate(self.enumerations):
+            rows = np.arange(len(found))
+            if len(found) > SAMPLE:
+                rows = np.sort(np.random.default_rng(0).choice(rows, SAMPLE, replace=False))
+            parts.append(self._landscape(family, rows))
+        return join(parts)
+
+    def everything(self) -> Landscape:
+        """All candidates."""
+        return join([self._landscape(family, np.arange(len(found))) for family, found in enumerate(self.enumerations)])
+
+    def near(self, number: int, parameters: int) -> Landscape:
+        """The candidates that differ in at most so many parameters, by one step each."""
+        family, row = self._place(number)
+        found = self.enumerations[family]
+        indices = [found.index(config) for config in _stepped(found.space, found.config(row), parameters)]
+        return self._landscape(family, np.array([index for index in indices if index is not None], np.int64))
+
+    def binaries(self) -> list[int]:
+        """Distinct compilations of each family."""
+        return [len(np.unique(self._code(found, found.space.parameters, found.choices))) for found in self.enumerations]
+
+    def _place(self, number: int) -> tuple[int, int]:
+        """Family and row of a candidate."""
+        family = int(np.searchsorted(self._starts, number, side="right")) - 1
+        return family, number - int(self._starts[family])
+
+    def _number(self, family: int, row: int | None) -> int | None:
+        return None if row is None else int(self._starts[family]) + row
+
+    def _choices(self, family: int, rows: Rows) -> dict[str, npt.NDArray[Any]]:
+        return {name: values[rows] for name, values in self.enumerations[family].choices.items()}
+
+    def _predict(
+        self, family: int, choices: Mapping[str, npt.NDArray[Any]], registers: Sequence[int] | None = None
+    ) -> npt.NDArray[np.float64]:
+        derived = self.spaces[family].derived
+        values = Names({**self._names, **choices}, derived)
+        columns = {**choices, **{name: values[name] for name in derived if not isinstance(values[name], str)}}
+        return predict_us(self.problem, self.device, columns, registers)
+
+    def _landscape(self, family: int, rows: Rows) -> Landscape:
+        found = self.enumerations[family]
+        choices = self._choices(family, rows)
+        offered = _offered(found.space)
+        shared = [name for name in STRUCTURE if name in offered] or list(offered)
+        digits = [_positions(choices[name], values) for name, values in offered.items()]
         return Landscape(
-            np.concatenate([*predicted, np.zeros(0)]),
-            np.concatenate([*digits, np.zeros((0, width), np.int16)]),
-            family,
-            _apart([binary for _, binary, _ in parts], family),
-            _apart([structure for _, _, structure in parts], family),
-            tuple(number for number in defaults if number is not None),
+            rows + int(self._starts[family]),
+            self._predict(family, choices),
+            np.stack(digits, axis=1) if digits else np.zeros((len(rows), 0), np.int16),
+            np.full(len(rows), family, np.int64),
+            self._code(found, found.space.parameters, choices),
+            self._code(found, shared, choices),
         )
 
-    def _family(self, number: int) -> int:
-        return int(np.searchsorted(self._starts, number, side="right")) - 1
+    def _code(self, found: Enumeration, names: Iterable[str], choices: Mapping[str, npt.NDArray[Any]]) -> Rows:
+        """A number for each configuration, equal where all of the named choices and the family are."""
+        offered = _offered(found.space)
+        code = np.zeros(len(next(iter(choices.values()), ())), np.int64)
+        for name in names:
+            code = code * len(offered[name]) + _positions(choices[name], offered[name])
+        return code * len(self.spaces) + self.spaces.index(found.space)
+
+    def _default(self, family: int) -> int | None:
+        """The family's default configuration; where its run-time choices are not valid here, the nearest valid ones."""
+        found, default = self.enumerations[family], self.spaces[family].default_config
+        row = found.index(default)
+        if row is None:
+            same = np.ones(len(found), bool)
+            for name, value in default.parameters:
+                same &= found.choices[name] == value
+            rows = np.flatnonzero(same)
+            changes = np.zeros(len(rows))
+            for name, value in default.runtime:
+                changes += found.choices[name][rows] != value
+            row = int(rows[np.argmin(changes)]) if len(rows) else None
+        return self._number(family, row)
 
 
 def nothing_valid(candidates: Candidates) -> str:
@@ -95,32 +174,32 @@ def nothing_valid(candidates: Candidates) -> str:
     return f"none of {total} configurations is valid: {causes}"
 
 
-def _codes(found: Enumeration) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Of each survivor: the positions of its values, a number of its binary, and a number of its structure."""
-    offered = {**found.space.parameters, **found.space.runtime}
-    digits = {name: _positions(found.choices[name], values) for name, values in offered.items()}
-    structure = [name for name in STRUCTURE if name in offered] or list(offered)
-    table = np.stack(list(digits.values()), axis=1) if digits else np.zeros((len(found), 0), np.int16)
+def _offered(space: SearchSpace) -> dict[str, tuple[Value, ...]]:
+    return {**space.parameters, **space.runtime}
 
-    def code(names: Iterable[str]) -> npt.NDArray[np.int64]:
-        number = np.zeros(len(found), np.int64)
-        for name in names:
-            number = number * len(offered[name]) + digits[name]
-        return number
 
-    return table, code(found.space.parameters), code(structure)
+def _ordered(offered: Sequence[Value]) -> list[Value]:
+    """By size if they are numbers, else in the order of the file."""
+    numbers = all(isinstance(value, int) for value in offered)
+    return sorted(offered, key=int) if numbers else list(offered)
 
 
 def _positions(column: npt.NDArray[Any], offered: Sequence[Value]) -> npt.NDArray[np.int16]:
-    """Where each value stands among those offered: by size if they are numbers, else in the order of the file."""
-    values = np.array(offered)
-    if values.dtype.kind in "iu":
-        return np.searchsorted(np.sort(values), column).astype(np.int16)
+    """Where each value stands among those offered."""
+    values = np.array(_ordered(offered))
     order = np.argsort(values, kind="stable")
     return order[np.searchsorted(values[order], column)].astype(np.int16)
 
 
-def _apart(codes: Sequence[npt.NDArray[np.int64]], family: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Codes of all families in one array, those of different families made different."""
-    together = np.concatenate([*codes, np.zeros(0, np.int64)])
-    return together * max(1, len(codes)) + family
+def _stepped(space: SearchSpace, config: Config, parameters: int) -> Iterator[Config]:
+    """Every change of at most so many parameters to a neighbouring value."""
+    choices = config.as_dict()
+    steps = []
+    for name, offered in _offered(space).items():
+        values = _ordered(offered)
+        place = values.index(choices[name])
+        steps.append([(name, values[i]) for i in (place - 1, place + 1) if 0 <= i < len(values)])
+    for count in range(1, parameters + 1):
+        for chosen in itertools.combinations(steps, count):
+            for change in itertools.product(*chosen):
+                yield space.config({**choices, **dict(change)})

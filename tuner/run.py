@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kt.tuner.observer import Observer
     from kt.tuner.record import Recorder
 
-__all__ = ["tune"]
+__all__ = ["stored_best", "tune"]
 
 OpenWorker = Callable[[TuneRequest], "WorkerLike"]
 OpenPool = Callable[[TuneRequest, CubinCache, Callable[[str], None]], "Pool"]
@@ -108,12 +108,12 @@ def _look_up(request: TuneRequest, store: Store | None) -> dict[Problem, ShapeRe
     for problem in request.problems:
         if not request.spaces_for(problem):
             results[problem] = ShapeResult(problem, None, _unserved(request, problem))
-        elif store and not request.retune and (best := _stored_best(request, store, problem)):
+        elif store and not request.retune and (best := stored_best(request, store, problem)):
             results[problem] = ShapeResult(problem, best, cached=True)
     return results
 
 
-def _stored_best(request: TuneRequest, store: Store, problem: Problem) -> BestConfig | None:
+def stored_best(request: TuneRequest, store: Store, problem: Problem) -> BestConfig | None:
     """The winner in the cache, if it is valid here: a configuration is checked again wherever it is used."""
     key = CacheKey(problem, request.device.identity, toolchain().label, _method(request))
     spaces = {space.family: space for space in request.spaces_for(problem)}

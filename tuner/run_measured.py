@@ -36,6 +36,7 @@ SCREEN_LIMIT_S = 6.0  # besides this many times the predicted time:
 SCREEN_LIMIT_TIMES = 60
 STOP_ABOVE = 1.25  # of the best so far: a candidate that one run finds slower than this has lost
 SHAPE_GPU_S = 12.0  # GPU time for the screening of one shape, about; a search of long runs tries fewer candidates
+RUNS = 5  # of the kernel in one screening, about
 LEAST_CANDIDATES = 60
 KEPT_WINNERS = 4  # of a signature, tried first on its next problem
 WAIT_S = 0.1
@@ -123,13 +124,13 @@ class MeasuredRun:
         return shape
 
     def _search(self, candidates: Candidates) -> Search:
-        landscape, problem = candidates.landscape, candidates.problem
-        earlier = [candidates.find(config) for config in self._winners.get(problem.signature, ())]
+        earlier = [candidates.find(config) for config in self._winners.get(candidates.problem.signature, ())]
         starts = [number for number in earlier if number is not None]
-        most = max(LEAST_CANDIDATES, int(SHAPE_GPU_S * 1e6 / (5 * float(landscape.predicted.min()))))
-        if self.request.budget.evaluations is not None:
-            most = len(landscape)
-        return make_search(self.request.strategy, landscape, self.request.seed, starts=starts, most=most)
+        most = None
+        if self.request.budget.evaluations is None and self.request.strategy == "auto":
+            fastest_s = float(candidates.sample.predicted.min()) / 1e6
+            most = max(LEAST_CANDIDATES, int(SHAPE_GPU_S / (RUNS * fastest_s)))
+        return make_search(self.request.strategy, candidates, self.request.seed, starts=starts, most=most)
 
     def _plan_ahead(self) -> None:
         """Give idle compilers the first candidates of the next shape."""
@@ -188,7 +189,7 @@ class MeasuredRun:
     def _measure(self, shape: ShapeRun, trial: Trial) -> Measurement:
         best = shape.best_us
         message = Screen(trial.message, best * STOP_ABOVE if best is not None else None)
-        limit = SCREEN_LIMIT_S + SCREEN_LIMIT_TIMES * float(shape.candidates.landscape.predicted[trial.number]) / 1e6
+        limit = SCREEN_LIMIT_S + SCREEN_LIMIT_TIMES * shape.candidates.predicted_us(trial.number) / 1e6
         try:
             reply = self.gpu.ask(message, min(limit, max(1.0, self.clock.left)))
         except WorkerDied as died:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PredictedRun"]
 
-COMPILED = 8  # candidates of a shape that are compiled for their real registers
+COMPILED = 6  # candidates of a shape that are compiled for their real registers
 AHEAD = 3  # shapes whose kernels are at the compilers together
 TIE = 0.001  # predictions closer than this are one and the same
 WAIT_S = 0.1
@@ -76,7 +76,7 @@ class PredictedRun:
         candidates = Candidates(problem, self.request.device, self.request.spaces_for(problem))
         if not len(candidates):
             return ShapeFailed(nothing_valid(candidates))
-        search = Shortlist(candidates.landscape, COMPILED)
+        search = Shortlist(candidates, COMPILED)
         shape = self.recorder.shape_run(candidates, search, self.request.budget.evaluations)
         try:
             shape.propose(self.compilation)
@@ -104,7 +104,7 @@ class PredictedRun:
         while (trial := shape.next_ready()) is not None:
             assert trial.binary is not None
             registers, _, _ = resources(trial.binary, trial.launches)
-            time_us = shape.candidates.predict_with(trial.number, registers)
+            time_us = shape.candidates.predicted_us(trial.number, registers)
             shape.finish(trial, Measurement("ok", time_us=time_us, predicted=True))
 
     def _decide(self, shape: ShapeRun) -> Decision:

@@ -172,7 +172,7 @@ class ShapeRun:
         problem, device = self.candidates.problem, self.candidates.device
         launches, workspace = resolve(space, config, {**device.names(), **problem.names()})
         kernel = compilation.kernel(space, config, problem.signature)
-        default = number in self.candidates.landscape.defaults
+        default = number in self.candidates.defaults
         return Trial(number, len(self.trials), config, kernel, launches, workspace, default)
 
     def _begin(self, trial: Trial, compilation: Compilation) -> None:

@@ -1,21 +1,24 @@
 """The order in which candidates are tried: `auto`, `exhaustive` and `random`.
 
-A strategy knows candidates only by their number in a `Landscape`. It proposes batches, is told what each one took, and
+A strategy knows candidates by their number in a `Terrain`. It proposes batches, is told what each one took, and
 proposes on; an empty batch means that the search has ended by itself. Every strategy tries the default configurations
 first, and the same seed and the same answers give the same proposals.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from kt.tuner.request import Strategy
+if TYPE_CHECKING:
+    from kt.tuner.request import Strategy
 
-__all__ = ["Auto", "Exhaustive", "Landscape", "Random", "Search", "Shortlist", "make_search"]
+__all__ = ["Auto", "Exhaustive", "Landscape", "Random", "Search", "Shortlist", "Terrain", "join", "make_search"]
 
 Numbers = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -25,35 +28,73 @@ BATCH = 64  # candidates that exhaustive and random hand out at a time
 
 @dataclass(frozen=True)
 class Landscape:
-    """The candidates of one problem as a strategy sees them; one row or element for each.
+    """Candidates as a strategy sees them; one row or element for each.
 
     Attributes:
+        numbers: of the candidates.
         predicted: the model's microseconds.
         digits: one row of small integers for each candidate: the position of each parameter's value among those
             offered, so that neighbouring values differ by one.
         family: number of the kernel family; candidates of different families are never neighbours.
         binary: equal for candidates that differ in run-time arguments only: they share one compilation.
         structure: equal for candidates that cut the problem up alike (tiles, thread tiles, split-K).
-        defaults: the default configurations of the families, as far as they are valid here.
     """
 
+    numbers: Indices
     predicted: Numbers
     digits: npt.NDArray[np.int16]
     family: Indices
     binary: Indices
     structure: Indices
-    defaults: tuple[int, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.predicted)
+        return len(self.numbers)
 
     def by_prediction(self) -> Indices:
-        """All candidates, best predicted first; equal predictions in their own order."""
+        """Row numbers, best predicted first; equal predictions in their own order."""
         return np.argsort(self.predicted, kind="stable").astype(np.int64)
 
 
+def join(parts: Sequence[Landscape]) -> Landscape:
+    """Landscapes of several families, or around several candidates, in one."""
+    width = max((part.digits.shape[1] for part in parts), default=0)
+    digits = [np.pad(part.digits, ((0, 0), (0, width - part.digits.shape[1]))) for part in parts]
+    whole = np.zeros(0, np.int64)
+    return Landscape(
+        np.concatenate([*(part.numbers for part in parts), whole]),
+        np.concatenate([*(part.predicted for part in parts), np.zeros(0)]),
+        np.concatenate([*digits, np.zeros((0, width), np.int16)]),
+        np.concatenate([*(part.family for part in parts), whole]),
+        np.concatenate([*(part.binary for part in parts), whole]),
+        np.concatenate([*(part.structure for part in parts), whole]),
+    )
+
+
+class Terrain(Protocol):
+    """All candidates of one problem."""
+
+    def __len__(self) -> int: ...
+    @property
+    def defaults(self) -> tuple[int, ...]:
+        """The default configurations of the families."""
+        ...
+
+    @property
+    def sample(self) -> Landscape:
+        """All candidates, or of very many a random part."""
+        ...
+
+    def everything(self) -> Landscape:
+        """All candidates."""
+        ...
+
+    def near(self, number: int, parameters: int) -> Landscape:
+        """The candidates that differ from one in at most so many parameters, by one step each."""
+        ...
+
+
 class Search(Protocol):
-    """One search over one landscape."""
+    """One search over one terrain."""
 
     @property
     def likely(self) -> int:
@@ -64,7 +105,7 @@ class Search(Protocol):
         """The next candidates, none twice; empty when the search has ended. Called when all before are told."""
         ...
 
-    def tell(self, candidate: int, time_us: float | None) -> None:
+    def tell(self, number: int, time_us: float | None) -> None:
         """What a candidate took; None if it failed."""
 
 
@@ -72,7 +113,7 @@ class _Listed:
     """A search that goes through a fixed order in batches."""
 
     def __init__(self, order: Iterable[int]) -> None:
-        self._left = list(order)
+        self._left = list(dict.fromkeys(order))
         self._size = len(self._left)
 
     @property
@@ -83,23 +124,24 @@ class _Listed:
         batch, self._left = self._left[:BATCH], self._left[BATCH:]
         return batch
 
-    def tell(self, candidate: int, time_us: float | None) -> None:
+    def tell(self, number: int, time_us: float | None) -> None:
         """Answers do not change the order."""
 
 
 class Exhaustive(_Listed):
     """Everything that is valid, best predicted first."""
 
-    def __init__(self, landscape: Landscape) -> None:
-        super().__init__(_defaults_first(landscape, landscape.by_prediction()))
+    def __init__(self, terrain: Terrain) -> None:
+        landscape = terrain.everything()
+        super().__init__((*terrain.defaults, *landscape.numbers[landscape.by_prediction()].tolist()))
 
 
 class Random(_Listed):
     """Uniformly without replacement."""
 
-    def __init__(self, landscape: Landscape, seed: int) -> None:
-        order = np.random.default_rng(seed).permutation(len(landscape)).astype(np.int64)
-        super().__init__(_defaults_first(landscape, order))
+    def __init__(self, terrain: Terrain, seed: int) -> None:
+        order = np.random.default_rng(seed).permutation(len(terrain))
+        super().__init__((*terrain.defaults, *order.tolist()))
 
 
 class Shortlist(_Listed):
@@ -107,17 +149,18 @@ class Shortlist(_Listed):
 
     PER_STRUCTURE = 2
 
-    def __init__(self, landscape: Landscape, count: int) -> None:
+    def __init__(self, terrain: Terrain, count: int) -> None:
+        landscape = terrain.sample
         per_structure: Counter[int] = Counter()
         chosen: dict[int, int] = {}  # one candidate of each binary
-        for index in landscape.by_prediction().tolist():
-            structure, binary = int(landscape.structure[index]), int(landscape.binary[index])
-            if len(chosen) == count or not np.isfinite(landscape.predicted[index]):
+        for row in landscape.by_prediction().tolist():
+            structure, binary = int(landscape.structure[row]), int(landscape.binary[row])
+            if len(chosen) == count or not np.isfinite(landscape.predicted[row]):
                 break
             if binary not in chosen and per_structure[structure] < self.PER_STRUCTURE:
-                chosen[binary] = index
+                chosen[binary] = int(landscape.numbers[row])
                 per_structure[structure] += 1
-        super().__init__(dict.fromkeys((*landscape.defaults, *chosen.values())))
+        super().__init__((*terrain.defaults, *chosen.values()))
 
 
 class Auto:
@@ -145,13 +188,13 @@ class Auto:
     ROUNDS = 10
     GAIN = 0.005  # part of the time that a round must gain to count as a step forward
 
-    def __init__(self, landscape: Landscape, seed: int, *, starts: Sequence[int] = (), most: int | None = None) -> None:
-        self._landscape = landscape
+    def __init__(self, terrain: Terrain, seed: int, *, starts: Sequence[int] = (), most: int | None = None) -> None:
+        self._terrain = terrain
         self._starts = starts
-        self._most = len(landscape) if most is None else most
+        self._most = len(terrain) if most is None else most
         self._random = np.random.default_rng(seed)
-        self._expected = landscape.predicted * np.exp(self._random.normal(0.0, self.TRUST, len(landscape)))
         self._times: dict[int, float] = {}
+        self._binary: dict[int, int] = {}
         self._tried: set[int] = set()
         self._moves: list[Callable[[], list[int]]] = [self._start]
         self._best = float("inf")
@@ -159,7 +202,7 @@ class Auto:
 
     @property
     def likely(self) -> int:
-        return min(len(self._landscape), self._most, self.FIRST + 4 * self.ROUND)
+        return min(len(self._terrain), self._most, self.FIRST + 4 * self.ROUND)
 
     def propose(self) -> list[int]:
         """The first selection, then rounds; a round that gains starts again with the smallest steps."""
@@ -175,42 +218,49 @@ class Auto:
                 return batch
         return []
 
-    def tell(self, candidate: int, time_us: float | None) -> None:
+    def tell(self, number: int, time_us: float | None) -> None:
         if time_us is not None:
-            self._times[candidate] = time_us
+            self._times[number] = time_us
 
     def _start(self) -> list[int]:
-        chosen = list(dict.fromkeys((*self._landscape.defaults, *self._starts)))
-        per_structure = Counter(int(self._landscape.structure[index]) for index in chosen)
-        for index in self._by_expectation(np.arange(len(self._landscape))):
-            structure = int(self._landscape.structure[index])
+        given = list(dict.fromkeys((*self._terrain.defaults, *self._starts)))
+        landscape = self._terrain.sample
+        order = self._by_expectation(landscape)
+        taken = np.isin(landscape.numbers, given)
+        chosen = np.flatnonzero(taken).tolist()
+        per_structure = Counter(landscape.structure[chosen].tolist())
+        for row in order.tolist():
+            structure = int(landscape.structure[row])
             if len(chosen) >= self.FIRST - self.EXPLORED:
                 break
             if (
-                index not in chosen
+                not taken[row]
                 and per_structure[structure] < self.PER_STRUCTURE
-                and not self._crowded(index, chosen)
+                and not self._crowded(landscape, row, chosen)
             ):
-                chosen.append(index)
+                chosen.append(row)
                 per_structure[structure] += 1
-        return chosen + self._explored(chosen)
+        rows = chosen + self._explored(landscape, order, chosen)
+        self._note(landscape, rows)
+        return list(dict.fromkeys((*given, *landscape.numbers[rows].tolist())))
 
-    def _explored(self, chosen: list[int]) -> list[int]:
-        best = float(self._landscape.predicted.min(initial=np.inf))
-        plausible = np.flatnonzero(self._landscape.predicted <= self.PLAUSIBLE * best)
-        others = plausible[~np.isin(plausible, chosen)]
-        drawn = self._random.permutation(others)[: max(0, self.FIRST - len(chosen))]
-        return self._by_expectation(drawn)
+    def _explored(self, landscape: Landscape, order: Indices, chosen: list[int]) -> list[int]:
+        """Rows drawn from all that are plausible, in the order of expectation."""
+        plausible = landscape.predicted <= self.PLAUSIBLE * landscape.predicted.min(initial=np.inf)
+        plausible[chosen] = False
+        drawn = self._random.permutation(np.flatnonzero(plausible))[: max(0, self.FIRST - len(chosen))]
+        rows: list[int] = order[np.isin(order, drawn)].tolist()
+        return rows
 
-    def _by_expectation(self, candidates: Indices) -> list[int]:
-        order = np.argsort(self._expected[candidates], kind="stable")
-        return [int(index) for index in candidates[order]]
-
-    def _crowded(self, index: int, chosen: list[int]) -> bool:
-        digits = self._landscape.digits
-        changed = np.count_nonzero(digits[chosen] != digits[index], axis=1)
-        near = (changed <= 1) & (self._landscape.family[chosen] == self._landscape.family[index])
+    def _crowded(self, landscape: Landscape, row: int, chosen: list[int]) -> bool:
+        changed = np.count_nonzero(landscape.digits[chosen] != landscape.digits[row], axis=1)
+        near = (changed <= 1) & (landscape.family[chosen] == landscape.family[row])
         return int(near.sum()) >= self.NEAR
+
+    def _by_expectation(self, landscape: Landscape) -> Indices:
+        """Row numbers in the model's order, shuffled by as much as the model is taken to err."""
+        error = np.exp(self._random.normal(0.0, self.TRUST, len(landscape)))
+        return np.argsort(landscape.predicted * error, kind="stable").astype(np.int64)
 
     def _one_step(self) -> list[int]:
         return self._around(parameters=1)
@@ -219,41 +269,32 @@ class Auto:
         return self._around(parameters=2)
 
     def _around(self, parameters: int) -> list[int]:
-        """Untried candidates a step away from the centres in at most so many parameters, best predicted first."""
-        near = np.zeros(len(self._landscape), bool)
-        for centre in self._centres():
-            near |= self._within_one_step(centre, parameters)
-        near[list(self._tried)] = False
-        return self._by_expectation(np.flatnonzero(near))[: self.ROUND]
+        """Untried candidates a step away from the centres, best expected first."""
+        landscape = join([self._terrain.near(centre, parameters) for centre in self._centres()])
+        rows = [row for row in self._by_expectation(landscape).tolist() if landscape.numbers[row] not in self._tried]
+        self._note(landscape, rows)
+        return list(dict.fromkeys(landscape.numbers[rows].tolist()))[: self.ROUND]
 
-    def _within_one_step(self, centre: int, parameters: int) -> npt.NDArray[np.bool_]:
-        steps = np.abs(self._landscape.digits - self._landscape.digits[centre])
-        few = (steps.max(axis=1, initial=0) <= 1) & (np.count_nonzero(steps, axis=1) <= parameters)
-        same: npt.NDArray[np.bool_] = few & (self._landscape.family == self._landscape.family[centre])
-        return same
+    def _note(self, landscape: Landscape, rows: list[int]) -> None:
+        self._binary.update(zip(landscape.numbers[rows].tolist(), landscape.binary[rows].tolist(), strict=True))
 
     def _centres(self) -> list[int]:
         """The fastest candidate of each of the fastest few binaries."""
-        ranked = sorted(self._times, key=lambda index: (self._times[index], index))
+        ranked = sorted(self._times, key=lambda number: (self._times[number], number))
         centres: dict[int, int] = {}
-        for index in ranked:
-            if self._times[index] > self.WITHIN * self._times[ranked[0]] or len(centres) == self.CENTRES:
+        for number in ranked:
+            if self._times[number] > self.WITHIN * self._times[ranked[0]] or len(centres) == self.CENTRES:
                 break
-            centres.setdefault(int(self._landscape.binary[index]), index)
+            centres.setdefault(self._binary.get(number, -number), number)
         return list(centres.values())
 
 
 def make_search(
-    strategy: Strategy, landscape: Landscape, seed: int, *, starts: Sequence[int] = (), most: int | None = None
+    strategy: Strategy, terrain: Terrain, seed: int, *, starts: Sequence[int] = (), most: int | None = None
 ) -> Search:
     """The search that `--strategy` names; `starts` and `most` are for `Auto`."""
     if strategy == "exhaustive":
-        return Exhaustive(landscape)
+        return Exhaustive(terrain)
     if strategy == "random":
-        return Random(landscape, seed)
-    return Auto(landscape, seed, starts=starts, most=most)
-
-
-def _defaults_first(landscape: Landscape, order: Indices) -> list[int]:
-    rest = order[~np.isin(order, landscape.defaults)]
-    return [*landscape.defaults, *(int(index) for index in rest)]
+        return Random(terrain, seed)
+    return Auto(terrain, seed, starts=starts, most=most)
