@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Budget",
     "CacheDir",
     "Device",
     "DtypeOverride",
@@ -20,6 +21,7 @@ __all__ = [
     "Quiet",
     "Shapes",
     "Space",
+    "Strategy",
     "StrategyName",
     "Templates",
     "Verbose",
@@ -65,6 +67,12 @@ Space = Annotated[
 Templates = Annotated[
     list[Path] | None,
     typer.Option("--templates", metavar="DIR", help="Folder searched for templates before the built-in ones."),
+]
+Strategy = Annotated[
+    StrategyName, typer.Option(help="auto: best predicted first, then around the best measured. exhaustive. random.")
+]
+Budget = Annotated[
+    str | None, typer.Option(metavar="LIMIT", help="Time of the run (60s, 5m, 1h) or candidates a shape (500).")
 ]
 CacheDir = Annotated[
     Path | None,

@@ -27,12 +27,8 @@ def gemm(
     device: options.Device = "local",
     space: options.Space = None,
     templates: options.Templates = None,
-    strategy: Annotated[
-        options.StrategyName, typer.Option(help="auto: best predicted first, stopping early. exhaustive: all. random.")
-    ] = options.StrategyName.auto,
-    budget: Annotated[
-        str | None, typer.Option(metavar="LIMIT", help="Time of the run (60s, 5m, 1h) or candidates a shape (500).")
-    ] = None,
+    strategy: options.Strategy = options.StrategyName.auto,
+    budget: options.Budget = None,
     seed: Annotated[int, typer.Option(help="Seed of the search and of the operands.")] = 0,
     output: options.Output = None,
     cache_dir: options.CacheDir = None,
