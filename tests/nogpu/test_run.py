@@ -1,0 +1,759 @@
+"""`tune` with a worker and compilers that only pretend: every shape ends, and nothing that is known is done again."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kt.cache.records import BestConfig, CacheKey, Measurement
+from kt.cache.store import Store
+from kt.devices.catalog import catalog
+from kt.errors import CacheError, CompilerUnavailable, InputError, KtError, NoUsableGpu, NoValidConfiguration
+from kt.problems import Problem
+from kt.search_spaces.loader import load_space
+from kt.search_spaces.space import Config, SearchSpace
+from kt.templates.digest import template_digest
+from kt.tuner.messages import (
+    Binary,
+    CompileJob,
+    Failure,
+    Prepare,
+    Prepared,
+    Refine,
+    RefineReply,
+    Screen,
+    ScreenReply,
+)
+from kt.tuner.method import METHOD_LABEL
+from kt.tuner.observer import SilentObserver
+from kt.tuner.request import Budget, ShapeResult, TuneRequest, TuneResult
+from kt.tuner.run import tune
+from kt.tuner.toolchain import toolchain
+from kt.tuner.worker import WorkerDied
+
+SPACE = """
+op: gemm
+family: simt
+template: t.cu.j2
+dtypes: [fp32, fp64]
+parameters: {tile_m: [16, 32, 64, 128], tile_n: [16, 32, 64, 128], tile_k: [8, 16], stages: [2, 3]}
+runtime: {split_k: [1, 2, 4]}
+default: {tile_m: 32, tile_n: 32, tile_k: 8, stages: 2, split_k: 1}
+derived: {smem_bytes: stages * (tile_m + tile_n) * tile_k * sizeof_in}
+constraints:
+  - {require: smem_bytes <= 30000, reason: shared memory of one block}
+  - {require: split_k == 1 or split_k * tile_k <= k, reason: every slice needs a step}
+launches:
+  - {kernel: kt_gemm, grid: "cdiv(m, tile_m) * cdiv(n, tile_n) * split_k", block: 128, smem_bytes: smem_bytes}
+workspace_bytes: "(split_k > 1) * split_k * m * n * 4"
+"""
+TEMPLATE = """// {{ dtype }} {{ layout }}
+// {"tile_m": {{ tile_m }}, "tile_n": {{ tile_n }}, "tile_k": {{ tile_k }}, "stages": {{ stages }}}
+extern "C" __global__ void kt_gemm() {}
+"""
+Values = dict[str, int]
+Truth = Callable[[Problem, Values], Any]
+
+
+def bowl(problem: Problem, values: Values) -> float:
+    """Microseconds: best at 64 x 128 x 16, two stages, no split-K."""
+    best = {"tile_m": 64, "tile_n": 128, "tile_k": 16, "stages": 2, "split_k": 1}
+    return 100.0 * float(1 + 0.2 * sum(abs(values[name] / best[name] - 1) for name in best))
+
+
+class FakeGpu:
+    """A worker whose candidates take what `truth` says: a time, a Measurement, a Failure or an exception to raise."""
+
+    def __init__(self, truth: Truth = bowl, *, prepare: Callable[[Problem], Any] = lambda problem: None) -> None:
+        self.truth, self.prepare = truth, prepare
+        self.problem = Problem(1, 1, 1)
+        self.screened: list[tuple[Problem, Values]] = []
+        self.refined: list[list[Values]] = []
+        self.stops: list[float | None] = []
+        self.closed = False
+        self._reply: Any = None
+
+    @property
+    def connection(self) -> Connection | None:
+        return None
+
+    @property
+    def busy(self) -> bool:
+        return self._reply is not None
+
+    def submit(self, message: Any, timeout_s: float) -> None:
+        assert not self.busy
+        assert timeout_s > 0
+        self._reply = lambda: self._answer(message)
+
+    def poll(self, timeout: float) -> Any:
+        assert self._reply is not None
+        answer, self._reply = self._reply, None
+        return answer()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _answer(self, message: Any) -> Any:
+        if isinstance(message, Prepare):
+            self.problem = message.problem
+            return _raised(self.prepare(message.problem)) or Prepared(3, True, 1, 2)
+        if isinstance(message, Screen):
+            return self._screen(message)
+        assert isinstance(message, Refine)
+        return self._refine(message)
+
+    def _screen(self, message: Screen) -> Any:
+        values = _values(message.candidate.name)
+        self.screened.append((self.problem, values))
+        self.stops.append(message.stop_above_us)
+        outcome = _raised(self.truth(self.problem, values))
+        return outcome if isinstance(outcome, Failure) else ScreenReply(message.candidate.name, _measurement(outcome))
+
+    def _refine(self, message: Refine) -> Any:
+        entrants = {candidate.name: _values(candidate.name) for candidate in message.candidates}
+        self.refined.append(list(entrants.values()))
+        found = {name: _measurement(_raised(self.truth(self.problem, values))) for name, values in entrants.items()}
+        found = {name: replace(one, refined=True) for name, one in found.items()}
+        ranked = sorted((one.time_us, name) for name, one in found.items() if one.time_us is not None)
+        ties = tuple(name for time_us, name in ranked if time_us <= 1.005 * ranked[0][0])
+        peers = {"cublas": 90.0} if "cublas" in message.peers else {}
+        errors = {"cublaslt": "nvmath is not installed"} if "cublaslt" in message.peers else {}
+        return RefineReply(found, ties, peers, errors)
+
+
+class FakePool:
+    """Compilers that answer at once; `verdict` makes a binary of the parameters, `limit` compilations at a poll."""
+
+    def __init__(self, verdict: Callable[[str, Values], Binary] | None = None, *, per_poll: int = 8) -> None:
+        self.verdict = verdict or (lambda digest, values: good_binary(digest))
+        self.per_poll = per_poll
+        self.jobs: list[Values] = []
+        self.compiled = 0
+        self.closed = False
+        self._waiting: list[CompileJob] = []
+
+    @property
+    def pending(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def connections(self) -> list[Connection]:
+        return []
+
+    def submit(self, job: CompileJob) -> None:
+        self.jobs.append(json.loads(job.source.splitlines()[1].removeprefix("//")))
+        self._waiting.append(job)
+
+    def poll(self, timeout: float = 0.0) -> list[Binary]:
+        done, self._waiting = self._waiting[: self.per_poll], self._waiting[self.per_poll :]
+        self.compiled += len(done)
+        return [self.verdict(job.digest, json.loads(job.source.splitlines()[1].removeprefix("//"))) for job in done]
+
+    def cancel_pending(self) -> None:
+        self._waiting.clear()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def good_binary(digest: str, *, registers: int = 64, spills: int = 0) -> Binary:
+    return Binary(digest, f"/cubins/{digest}", {"kt_gemm": registers}, {"kt_gemm": spills}, {"kt_gemm": 0})
+
+
+def _values(name: str) -> Values:
+    _, parameters, runtime = json.loads(name)
+    return {**parameters, **runtime}
+
+
+def _raised(outcome: Any) -> Any:
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def _measurement(outcome: Any) -> Measurement:
+    return outcome if isinstance(outcome, Measurement) else Measurement("ok", float(outcome), 0.01, 5)
+
+
+class Told(SilentObserver):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self.finished: list[tuple[Problem, str]] = []
+        self.started: tuple[int, int] = (0, 0)
+
+    def run_started(self, shapes: int, cached: int) -> None:
+        self.started = (shapes, cached)
+
+    def shape_finished(self, problem: Problem, best: BestConfig | None, failure: str) -> None:
+        self.finished.append((problem, failure))
+
+    def warning(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+class Bench:
+    """A folder with a space, a template and a cache, and what runs there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.observer = Told()
+        self.gpu, self.pool = FakeGpu(), FakePool()
+        (folder / "t.cu.j2").write_text(TEMPLATE)
+        self.space = self.load(SPACE)
+
+    def load(self, text: str) -> SearchSpace:
+        (self.folder / "space.yaml").write_text(text)
+        return load_space(self.folder / "space.yaml")
+
+    @property
+    def default(self) -> Values:
+        return {name: int(value) for name, value in self.space.default.items()}
+
+    def request(self, *problems: Problem, **changes: Any) -> TuneRequest:
+        values: dict[str, Any] = {"device": catalog()["h200"], "template_dirs": (self.folder,)}
+        return TuneRequest(problems, [self.space], **(values | changes))
+
+    def tune(self, *problems: Problem, store: bool = True, **changes: Any) -> TuneResult:
+        request = self.request(*problems, **changes)
+        if not store:
+            return self._tune(request, None)
+        with Store.open(self.folder / "cache") as opened:
+            return self._tune(request, opened)
+
+    def _tune(self, request: TuneRequest, store: Store | None) -> TuneResult:
+        return tune(
+            request, store, self.observer, open_worker=lambda _: self.gpu, open_pool=lambda *_: self.pool
+        )  # fmt: skip
+
+    def again(self, truth: Truth = bowl) -> None:
+        """Fresh children, for a second run."""
+        self.gpu, self.pool, self.observer = FakeGpu(truth), FakePool(), Told()
+
+    def key(self, problem: Problem) -> CacheKey:
+        return CacheKey(problem, catalog()["h200"].identity, toolchain().label, METHOD_LABEL)
+
+    def stored(self, problem: Problem, *, partial: bool = False) -> BestConfig | None:
+        with Store.open(self.folder / "cache", read_only=True) as store:
+            sources = {"simt": template_digest(self.space, (self.folder,))}
+            return store.best(self.key(problem), sources, partial=partial)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+SQUARE, TALL, ODD = Problem(512, 512, 512), Problem(4096, 64, 512), Problem(513, 511, 509)
+
+
+def only(result: TuneResult) -> ShapeResult:
+    assert len(result.shapes) == 1
+    return result.shapes[0]
+
+
+def winner(shape: ShapeResult) -> BestConfig:
+    assert shape.best is not None, shape.failure
+    return shape.best
+
+
+# What comes out
+
+
+def test_the_fastest_configuration_wins(bench: Bench) -> None:
+    best = winner(only(bench.tune(SQUARE)))
+    assert best.config.as_dict() == {"tile_m": 64, "tile_n": 128, "tile_k": 16, "stages": 2, "split_k": 1}
+    assert best.measurement.refined
+    assert best.measurement.time_us == pytest.approx(100.0)
+    assert (best.measurement.registers, best.measurement.smem_bytes) == (64, 2 * 192 * 16 * 4)
+    assert best.complete
+    assert best.tried <= best.total
+    assert best.default_us == pytest.approx(bowl(SQUARE, bench.default))
+    assert best.launches[0].grid == 8 * 4
+    assert best.floor_us is not None
+    assert best.provenance["seed"] == "0"
+
+
+def test_three_shapes_in_three_results_out_in_order(bench: Bench) -> None:
+    """CASES G10 and C6: exact set equality between what was asked and what is answered."""
+    result = bench.tune(SQUARE, TALL, ODD)
+    assert [shape.problem for shape in result.shapes] == [SQUARE, TALL, ODD]
+    assert all(shape.best for shape in result.shapes)
+    assert [problem for problem, _ in bench.observer.finished] == [SQUARE, TALL, ODD]
+    for problem in (SQUARE, TALL, ODD):
+        assert bench.stored(problem) is not None
+
+
+def test_one_compilation_serves_all_shapes_of_a_signature(bench: Bench) -> None:
+    bench.tune(SQUARE, TALL, Problem(1024, 1024, 1024), strategy="exhaustive")
+    assert len(bench.pool.jobs) == len({tuple(job.items()) for job in bench.pool.jobs})
+
+
+def test_exhaustive_tries_everything(bench: Bench) -> None:
+    best = winner(only(bench.tune(SQUARE, strategy="exhaustive")))
+    assert best.tried == best.total == len(bench.gpu.screened)
+
+
+def test_the_same_seed_makes_the_same_run(bench: Bench) -> None:
+    bench.tune(SQUARE, store=False)
+    first = bench.gpu.screened
+    bench.again()
+    bench.tune(SQUARE, store=False)
+    assert bench.gpu.screened == first
+
+
+def test_candidates_far_behind_are_stopped_early(bench: Bench) -> None:
+    bench.tune(SQUARE)
+    assert bench.gpu.stops[0] is None
+    assert min(stop for stop in bench.gpu.stops if stop is not None) == pytest.approx(125.0)
+
+
+def test_ties_go_to_the_simplest(bench: Bench) -> None:
+    bench.gpu.truth = lambda problem, values: 50.0
+    best = winner(only(bench.tune(SQUARE, strategy="exhaustive")))
+    values = best.config.as_dict()
+    assert (values["split_k"], values["stages"]) == (1, 2)
+    assert len(best.ties) > 0
+
+
+def test_the_winner_is_never_slower_than_the_default(bench: Bench) -> None:
+    """CASES E7: a simpler configuration within the noise of the best does not win if the default beats it."""
+
+    def truth(problem: Problem, values: Values) -> float:
+        if values == bench.default:
+            return 50.0
+        return 50.2 if values["tile_m"] == 16 else 60.0
+
+    bench.gpu.truth = truth
+    best = winner(only(bench.tune(SQUARE, strategy="exhaustive")))
+    assert best.default_us == 50.0
+    assert best.measurement.time_us == 50.0
+
+
+def test_values_at_the_edge_of_the_space_are_told(bench: Bench) -> None:
+    best = winner(only(bench.tune(SQUARE)))
+    assert "tile_n" in best.edge  # 128 is the largest offered
+    assert "tile_m" not in best.edge
+    assert "split_k" not in best.edge  # 1 is a natural limit
+
+
+def test_peers_are_recorded_and_a_missing_one_is_told_once(bench: Bench) -> None:
+    result = bench.tune(SQUARE, TALL, peers=("cublas", "cublaslt"))
+    assert winner(result.shapes[0]).baseline == {"cublas": 90.0}
+    assert [text for text in bench.observer.warnings if "cublaslt" in text] == [
+        "cublaslt cannot be timed: nvmath is not installed"
+    ]
+
+
+# The cache
+
+
+def test_what_the_cache_knows_is_served_without_children(bench: Bench) -> None:
+    first = bench.tune(SQUARE)
+    bench.gpu, bench.pool = None, None  # type: ignore[assignment]
+    second = bench.tune(SQUARE)
+    assert only(second).cached
+    assert winner(only(second)).config == winner(only(first)).config
+    assert second.compiled == 0
+    assert bench.observer.started == (1, 1)
+
+
+def test_retune_measures_again(bench: Bench) -> None:
+    bench.tune(SQUARE)
+    screened = len(bench.gpu.screened)
+    bench.again()
+    assert not only(bench.tune(SQUARE, retune=True)).cached
+    assert len(bench.gpu.screened) == screened
+
+
+def test_a_stored_winner_that_is_not_valid_here_is_tuned_again(bench: Bench, make_winner: Any) -> None:
+    """CASES C16: a configuration is checked where it is used."""
+    too_large = bench.space.config({"tile_m": 128, "tile_n": 128, "tile_k": 16, "stages": 3, "split_k": 1})
+    key = bench.key(SQUARE)
+    stored = make_winner(SQUARE, config=too_large, device=key.device, toolchain=key.toolchain, method=key.method)
+    sources = {"simt": template_digest(bench.space, (bench.folder,))}
+    with Store.open(bench.folder / "cache") as store:
+        store.put_best(replace(stored, sources=sources))
+    assert bench.stored(SQUARE) is not None
+    shape = only(bench.tune(SQUARE))
+    assert not shape.cached
+    assert winner(shape).config.as_dict()["tile_m"] == 64
+
+
+def test_a_new_value_measures_new_candidates_only(bench: Bench) -> None:
+    """CASES A5: widening the space does not throw away what is known."""
+    bench.tune(SQUARE, strategy="exhaustive")
+    known = {tuple(sorted(values.items())) for _, values in bench.gpu.screened}
+    bench.space = bench.load(SPACE.replace("tile_k: [8, 16]", "tile_k: [8, 16, 32]"))
+    bench.again()
+    bench.tune(SQUARE, strategy="exhaustive")
+    assert bench.gpu.screened
+    assert {values["tile_k"] for _, values in bench.gpu.screened} == {32}
+    assert not known & {tuple(sorted(values.items())) for _, values in bench.gpu.screened}
+
+
+def test_a_changed_template_makes_everything_new(bench: Bench) -> None:
+    bench.tune(SQUARE)
+    (bench.folder / "t.cu.j2").write_text(TEMPLATE + "// changed\n")
+    bench.again()
+    assert not only(bench.tune(SQUARE)).cached
+    assert bench.gpu.screened
+
+
+def test_a_cache_that_fails_midway_ends_the_saving_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CASES B5: the disk fills up during the run."""
+
+    def full(*_: Any) -> None:
+        raise CacheError("database or disk is full")
+
+    monkeypatch.setattr(Store, "put_measurement", full)
+    assert only(bench.tune(SQUARE)).best is not None
+    assert bench.observer.warnings == ["results are no longer saved: database or disk is full"]
+
+
+# Candidates that fail
+
+
+def test_failing_candidates_are_named_and_the_others_go_on(bench: Bench) -> None:
+    """CASES C1, C3, C5: one candidate per kind of failure."""
+
+    def truth(problem: Problem, values: Values) -> Any:
+        kinds = {
+            (16, 16): WorkerDied("crashed", "an illegal memory access was encountered"),
+            (16, 32): WorkerDied("timeout", "no answer within 6 s"),
+            (32, 16): Measurement("wrong_result", detail="1 of 262144 elements differ"),
+            (16, 64): Measurement("launch_error", detail="too many resources requested"),
+        }
+        return kinds.get((values["tile_m"], values["tile_n"]), bowl(problem, values))
+
+    bench.gpu.truth = truth
+    bench.pool.verdict = lambda digest, values: (
+        Binary(digest, error="t.cu(3): error: identifier is undefined")
+        if values["stages"] == 3
+        else good_binary(digest, spills=8 if values["tile_k"] == 8 and values["tile_m"] == 128 else 0)
+    )
+    result = bench.tune(SQUARE, strategy="exhaustive")
+    shape = only(result)
+    assert winner(shape).config.as_dict()["tile_n"] == 128
+    assert {"ok", "pruned", "compile_error", "crashed", "timeout", "wrong_result", "launch_error"} == set(
+        shape.statuses
+    )
+    assert shape.statuses["compile_error"] > 0
+    assert any("identifier is undefined" in cause for cause in result.failures)
+    assert "crashed: an illegal memory access was encountered" in result.failures
+    counts = list(result.failures.values())
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_only_failures_that_last_are_taken_over(bench: Bench) -> None:
+    """What was wrong stays wrong; what crashed or ran out of time is tried again."""
+
+    def truth(problem: Problem, values: Values) -> Any:
+        if values["tile_m"] == 16:
+            return WorkerDied("crashed", "gone")
+        return Measurement("wrong_result", detail="x") if values["tile_m"] == 32 else bowl(problem, values)
+
+    bench.gpu.truth = truth
+    bench.tune(SQUARE, strategy="exhaustive", budget=Budget(evaluations=10**6))
+    with Store.open(bench.folder / "cache") as store:
+        store.remove(row.id for row in store.stored())
+    bench.again(truth)
+    bench.tune(SQUARE, strategy="exhaustive")
+    assert {values["tile_m"] for _, values in bench.gpu.screened} == {16}
+
+
+def test_a_default_that_spills_is_measured_all_the_same(bench: Bench) -> None:
+    default = {name: bench.space.default[name] for name in bench.space.parameters}
+    bench.pool.verdict = lambda digest, values: good_binary(digest, spills=16 if values == default else 0)
+    assert winner(only(bench.tune(SQUARE))).default_us is not None
+
+
+def test_kernels_that_cannot_be_launched_are_pruned_with_figures(bench: Bench) -> None:
+    """CASES C2 and C4: need and limit are named, and nothing is launched."""
+    bench.pool.verdict = lambda digest, values: good_binary(digest, registers=256 if values["tile_n"] == 16 else 64)
+    bench.tune(SQUARE, strategy="exhaustive")
+    assert 16 not in {values["tile_n"] for _, values in bench.gpu.screened}
+    with Store.open(bench.folder / "cache") as store:
+        pruned = [one for one in store.measurements(bench.key(SQUARE)).values() if one.status == "pruned"]
+    assert pruned
+    assert all("needs 256 registers" in one.detail and "65536" in one.detail for one in pruned)
+
+
+def test_when_all_compilations_fail_alike_the_cause_is_told_once(bench: Bench) -> None:
+    """CASES C7: stops early, one message, nothing cached."""
+    log = 'kt.cu(2): catastrophic error: could not open source file "cuda_fp16.h" (no directories in search list)'
+    bench.pool.verdict = lambda digest, values: Binary(digest, error=log)
+    with pytest.raises(CompilerUnavailable, match=r"cuda_fp16\.h"):
+        bench.tune(SQUARE, TALL, strategy="exhaustive")
+    assert bench.pool.compiled <= 2 * bench.pool.per_poll
+    assert bench.pool.closed
+    assert bench.gpu.closed
+    assert bench.stored(SQUARE, partial=True) is None
+    with Store.open(bench.folder / "cache") as store:
+        assert store.measurements(bench.key(SQUARE)) == {}
+
+
+def test_a_template_that_serves_one_format_fails_the_other_only(bench: Bench) -> None:
+    """CASES F3: fp32 still tunes."""
+    text = TEMPLATE.replace(
+        "// {{ dtype }}", '{% if dtype == "fp64" %}#include <cuda_missing.h>{% endif %}// {{ dtype }}'
+    )
+    (bench.folder / "t.cu.j2").write_text(text)
+    double = Problem(512, 512, 512, "fp64")
+    result = bench.tune(double, SQUARE)
+    assert result.shapes[0].best is None
+    assert "cuda_missing.h" in result.shapes[0].failure
+    assert result.shapes[1].best is not None
+
+
+def test_a_broken_template_is_told_once_with_its_line(bench: Bench) -> None:
+    (bench.folder / "t.cu.j2").write_text("{{ tile_q }}")
+    with pytest.raises(InputError, match=r"t\.cu\.j2:1.*tile_q"):
+        bench.tune(SQUARE, TALL)
+    assert bench.gpu.closed
+
+
+def test_a_reference_that_nothing_agrees_with_is_suspect(bench: Bench) -> None:
+    """CASES D6."""
+    bench.gpu.truth = lambda problem, values: Measurement("wrong_result", detail="all elements differ")
+    shape = only(bench.tune(SQUARE))
+    assert shape.best is None
+    assert "the reference is suspect" in shape.failure
+    assert len(bench.gpu.screened) < 40
+    assert bench.stored(SQUARE, partial=True) is None
+
+
+def test_a_finalist_that_fails_in_full_makes_room_for_the_next(bench: Bench) -> None:
+    """The exact pass of the screening cannot see everything; the full verification decides."""
+    screened = FakeGpu()
+
+    class Strict(FakeGpu):
+        def _refine(self, message: Refine) -> Any:
+            self.truth = lambda problem, values: (
+                Measurement("wrong_result", detail="last column") if values["tile_n"] == 128 else bowl(problem, values)
+            )
+            return super()._refine(message)
+
+    assert screened.truth is bowl
+    bench.gpu = Strict()
+    best = winner(only(bench.tune(SQUARE)))
+    assert best.config.as_dict()["tile_n"] != 128
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_finalist_that_ends_the_worker_is_dropped(bench: Bench, named: bool) -> None:
+    class Fatal(FakeGpu):
+        def _refine(self, message: Refine) -> Any:
+            for candidate in message.candidates:
+                if _values(candidate.name)["tile_n"] == 128:
+                    raise WorkerDied("crashed", "misaligned address", candidate.name if named else "")
+            return super()._refine(message)
+
+    bench.gpu = Fatal()
+    shape = only(bench.tune(SQUARE))
+    assert winner(shape).config.as_dict()["tile_n"] != 128
+    assert shape.statuses["crashed"] >= 1
+
+
+# Shapes that fail
+
+
+def test_a_space_that_prunes_to_nothing_is_a_named_failure(bench: Bench) -> None:
+    """CASES G11: no entry with an empty configuration."""
+    bench.space = bench.load(SPACE.replace("smem_bytes <= 30000", "smem_bytes <= m - 512"))
+    result = bench.tune(SQUARE, Problem(65536, 64, 64))
+    assert result.shapes[0].best is None
+    assert "smem_bytes <= m - 512" in result.shapes[0].failure
+    assert "shared memory of one block" in result.shapes[0].failure
+    assert result.shapes[1].best is not None
+    assert bench.stored(SQUARE, partial=True) is None
+
+
+def test_a_format_that_no_family_serves_is_a_named_failure(bench: Bench) -> None:
+    result = bench.tune(Problem(64, 64, 64, "bf16"), SQUARE)
+    assert "no kernel family serves bf16" in result.shapes[0].failure
+    assert "simt serves fp32, fp64" in result.shapes[0].failure
+    assert result.shapes[1].best is not None
+
+
+def test_a_shape_that_does_not_fit_is_refused_with_figures(bench: Bench) -> None:
+    """CASES C11: marked without trying; the next one is tuned."""
+    huge = Problem(200_000, 200_000, 200_000)
+    result = bench.tune(huge, SQUARE)
+    assert result.shapes[0].failure.startswith("out of memory: needs 447.0 GiB")
+    assert "139.8 GiB" in result.shapes[0].failure
+    assert result.shapes[1].best is not None
+    assert {problem for problem, _ in bench.gpu.screened} == {SQUARE}
+
+
+def test_the_workers_own_refusal_is_passed_on(bench: Bench) -> None:
+    bench.gpu.prepare = lambda problem: (
+        Failure("out_of_memory", "needs 30.0 GiB, 12.1 GiB free of 139.8 GiB") if problem == TALL else None
+    )
+    result = bench.tune(TALL, SQUARE)
+    assert result.shapes[0].failure == "out of memory: needs 30.0 GiB, 12.1 GiB free of 139.8 GiB"
+    assert result.shapes[1].best is not None
+
+
+def test_a_worker_that_dies_over_one_shape_costs_that_shape(bench: Bench) -> None:
+    deaths: list[Problem] = []
+
+    def prepare(problem: Problem) -> Any:
+        if problem == TALL:
+            deaths.append(problem)
+            return WorkerDied("crashed", "ended by SIGKILL")
+        return None
+
+    bench.gpu.prepare = prepare
+    result = bench.tune(SQUARE, TALL, ODD)
+    assert [bool(shape.best) for shape in result.shapes] == [True, False, True]
+    assert "SIGKILL" in result.shapes[1].failure
+    assert len(deaths) == 2  # a second chance, and no third
+
+
+def test_a_worker_that_never_starts_ends_the_run(bench: Bench) -> None:
+    bench.gpu.prepare = lambda problem: WorkerDied("crashed", "ended with exit code 1: No module named 'cupy'")
+    with pytest.raises(NoUsableGpu, match="No module named 'cupy'") as caught:
+        bench.tune(SQUARE, TALL)
+    assert caught.value.hint
+    assert bench.gpu.closed
+    assert bench.pool.closed
+
+
+# Budgets and interrupts
+
+
+def test_a_budget_of_evaluations_bounds_each_shape_and_marks_it(bench: Bench) -> None:
+    """CASES B11: n tried of total, and not complete."""
+    result = bench.tune(SQUARE, TALL, budget=Budget(evaluations=5))
+    for shape in result.shapes:
+        best = winner(shape)
+        assert best.tried == 5
+        assert best.total > 100
+        assert not best.complete
+    assert len(bench.gpu.screened) == 10
+    assert bench.stored(SQUARE) is None
+    assert bench.stored(SQUARE, partial=True) is not None
+
+
+def test_a_further_run_goes_on_from_a_budget(bench: Bench) -> None:
+    bench.tune(SQUARE, budget=Budget(evaluations=20))
+    first = [values for _, values in bench.gpu.screened]
+    bench.again()
+    best = winner(only(bench.tune(SQUARE)))
+    assert best.complete
+    assert not [values for _, values in bench.gpu.screened if values in first]
+
+
+def test_a_budget_of_time_holds_and_is_shared_out(bench: Bench) -> None:
+    """CASES C9: the limit of the run is kept, and every shape gets its part of it."""
+
+    def slow(problem: Problem, values: Values) -> float:
+        time.sleep(0.02)
+        return bowl(problem, values)
+
+    bench.gpu.truth = slow
+    began = time.monotonic()
+    result = bench.tune(SQUARE, TALL, ODD, strategy="exhaustive", budget=Budget(seconds=1.5))
+    assert time.monotonic() - began < 3.0
+    assert all(shape.best and not shape.best.complete for shape in result.shapes)
+
+
+def test_a_budget_that_is_over_leaves_shapes_untuned(bench: Bench) -> None:
+    bench.gpu.prepare = lambda problem: time.sleep(0.3)
+    result = bench.tune(SQUARE, TALL, budget=Budget(seconds=0.2))
+    assert result.shapes[1].untuned
+    assert "budget" in result.shapes[1].failure
+    assert not result.interrupted
+
+
+@pytest.mark.parametrize("budget", [Budget(seconds=0), Budget(seconds=-1), Budget(evaluations=0)])
+def test_a_budget_of_nothing_is_refused(bench: Bench, budget: Budget) -> None:
+    """CASES C13."""
+    with pytest.raises(InputError, match="budget"):
+        bench.tune(SQUARE, budget=budget)
+
+
+def test_ctrl_c_keeps_what_was_measured(bench: Bench) -> None:
+    """CASES C15: children are ended, the shape at work is stored as incomplete, the rest is untuned."""
+    count = 0
+
+    def truth(problem: Problem, values: Values) -> Any:
+        nonlocal count
+        count += problem == TALL
+        return KeyboardInterrupt() if count == 7 else bowl(problem, values)
+
+    bench.gpu.truth = truth
+    result = bench.tune(SQUARE, TALL, ODD)
+    assert result.interrupted
+    assert bench.gpu.closed
+    assert bench.pool.closed
+    assert winner(result.shapes[0]).complete
+    assert not winner(result.shapes[1]).complete
+    assert winner(result.shapes[1]).tried >= 6
+    assert result.shapes[1].untuned
+    assert (result.shapes[2].best, result.shapes[2].failure, result.shapes[2].untuned) == (None, "interrupted", True)
+    assert bench.stored(TALL) is None
+    assert bench.stored(TALL, partial=True) is not None
+    before = [values for problem, values in bench.gpu.screened if problem == TALL][:6]
+    bench.again()
+    rerun = bench.tune(SQUARE, TALL, ODD)
+    assert [shape.cached for shape in rerun.shapes] == [True, False, False]
+    assert not [values for problem, values in bench.gpu.screened if problem == TALL and values in before]
+
+
+def test_without_a_store_nothing_is_kept(bench: Bench) -> None:
+    assert winner(only(bench.tune(SQUARE, store=False))).complete
+    assert not (bench.folder / "cache").exists()
+
+
+# The modelled device
+
+
+def test_a_modelled_device_ranks_without_a_worker(bench: Bench) -> None:
+    bench.gpu = None  # type: ignore[assignment]
+    device = replace(catalog()["h200"], modelled=True)
+    result = bench.tune(SQUARE, Problem(64, 64, 64, "bf16"), device=device)
+    best = winner(result.shapes[0])
+    assert best.measurement.predicted
+    assert not best.measurement.refined
+    assert best.measurement.registers == 64
+    assert best.key.method == "model/1"
+    assert best.default_us is not None
+    assert best.measurement.time_us is not None
+    assert best.measurement.time_us <= best.default_us
+    assert len(bench.pool.jobs) <= 8
+    assert "bf16" in result.shapes[1].failure
+
+
+def test_predictions_leave_measured_winners_alone(bench: Bench) -> None:
+    device = replace(catalog()["h200"], modelled=True)
+    measured = winner(only(bench.tune(SQUARE)))
+    bench.again()
+    bench.tune(SQUARE, device=device)
+    assert bench.stored(SQUARE) == measured
+    bench.again()
+    assert only(bench.tune(SQUARE, device=device)).cached
+
+
+def test_spilling_configurations_are_not_ranked(bench: Bench) -> None:
+    device = replace(catalog()["h200"], modelled=True)
+    default = {name: bench.space.default[name] for name in bench.space.parameters}
+    bench.pool.verdict = lambda digest, values: good_binary(digest, spills=0 if values == default else 8)
+    best = winner(only(bench.tune(SQUARE, device=device)))
+    assert best.config == Config("simt", tuple(default.items()), (("split_k", 1),))
+
+
+def test_every_error_of_a_modelled_run_is_one_message(bench: Bench) -> None:
+    bench.pool.verdict = lambda digest, values: Binary(digest, error="t.cu(3): error: expected a ';'")
+    with pytest.raises(KtError) as caught:
+        bench.tune(SQUARE, device=replace(catalog()["h200"], modelled=True))
+    assert isinstance(caught.value, NoValidConfiguration)
+    assert "expected a ';'" in caught.value.message
