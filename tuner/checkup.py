@@ -31,7 +31,7 @@ class Check:
 
     Attributes:
         name: what it is, e.g. "compiler".
-        state: "ok"; "absent" (kt does less without it); "warning" (it works, but look at it); "failed" (kt cannot work).
+        state: "ok"; "absent": kt does less without it; "warning": it works, but look at it; "failed": kt cannot work.
         detail: what was found.
         remedy: what to do about it; "" where nothing needs doing.
     """
@@ -170,7 +170,7 @@ def _check_cache(cache_folder: Path) -> Check:
 
     try:
         with Store.open(cache_folder) as store:
-            count = len(store.entries())
+            count = len(store.stored())
     except KtError as error:
         return _failure("cache", error)
     return Check("cache", "ok", f"{cache_folder}, {count} results")

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,28 @@ def test_every_page_is_listed_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for page in (ROOT / "docs").glob("*.md"):
         assert f"(docs/{page.name})" in readme
+
+
+def _blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_family_of_the_docs_runs(kt: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The space and the template of docs/adding-a-kernel-family.md do what the page says, by its own commands."""
+    page = "adding-a-kernel-family.md"
+    (space,), (template,), (commands,) = (_blocks(page, language) for language in ("yaml", "jinja", "sh"))
+    monkeypatch.chdir(tmp_path)
+    Path("space.yaml").write_text(space)
+    Path("templates/gemm").mkdir(parents=True)
+    Path("templates/gemm/small.cu.j2").write_text(template)
+    Path("shapes.yaml").write_text("shapes: [{m: 64, n: 64, k: 64}]\n")
+    plan, tune = (shlex.split(line)[1:] for line in commands.splitlines())
+    planned = kt(*plan, "--json")
+    assert planned.code == 0, planned.err
+    assert all(one["registers"] > 0 and not one["verdict"] for one in planned.json["compiled"])
+    tuned = kt(*tune, "--json")
+    assert [shape["outcome"] for shape in tuned.json["shapes"]] == ["predicted"]
 
 
 def _error_classes(cls: type[KtError] = KtError) -> Iterator[type[KtError]]:
