@@ -6,6 +6,7 @@ about combinations that an earlier one rejects. How that is done without walking
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -85,9 +86,19 @@ class Enumeration:
     @cached_property
     def choices(self) -> dict[str, Grid]:
         """The parameters and run-time parameters among `columns`."""
-        places = np.unravel_index(self._ranks, self._shape)
+        return self.choices_at(np.arange(len(self)))
+
+    def choices_at(self, indices: NDArray[np.int64]) -> dict[str, Grid]:
+        """Parameters and run-time parameters by name, one element for each of these survivors."""
+        places = np.unravel_index(self._ranks[indices], self._shape)
         offered = {**self.space.parameters, **self.space.runtime}
         return {name: np.array(offered[name])[i] for name, i in zip(offered, places, strict=True)}
+
+    @cached_property
+    def compilations(self) -> int:
+        """Distinct choices of the compile-time parameters among the survivors."""
+        each = math.prod(len(values) for values in self.space.runtime.values())  # run-time parameters vary fastest
+        return int(np.count_nonzero(np.diff(self._ranks // each, prepend=-1)))
 
     @property
     def _shape(self) -> tuple[int, ...]:

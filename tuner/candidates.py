@@ -28,7 +28,7 @@ __all__ = ["Candidates", "nothing_valid"]
 
 # Parameters that decide how the problem is cut up; candidates that agree in them differ in details only.
 STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k")
-SAMPLE = 40_000  # candidates of a family that the model is asked about at first; it takes 20 ms for as many
+SAMPLE = 60_000  # candidates of a family that the model is asked about at first; it takes 40 ms for as many
 
 
 class Candidates:
@@ -103,10 +103,6 @@ class Candidates:
         indices = [found.index(config) for config in _stepped(found.space, found.config(row), parameters)]
         return self._landscape(family, np.array([index for index in indices if index is not None], np.int64))
 
-    def binaries(self) -> list[int]:
-        """Distinct compilations of each family."""
-        return [len(np.unique(self._code(found, found.space.parameters, found.choices))) for found in self.enumerations]
-
     def _place(self, number: int) -> tuple[int, int]:
         """Family and row of a candidate."""
         family = int(np.searchsorted(self._starts, number, side="right")) - 1
@@ -116,7 +112,7 @@ class Candidates:
         return None if row is None else int(self._starts[family]) + row
 
     def _choices(self, family: int, rows: Rows) -> dict[str, npt.NDArray[Any]]:
-        return {name: values[rows] for name, values in self.enumerations[family].choices.items()}
+        return self.enumerations[family].choices_at(rows)
 
     def _predict(
         self, family: int, choices: Mapping[str, npt.NDArray[Any]], registers: Sequence[int] | None = None

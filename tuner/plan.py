@@ -161,10 +161,15 @@ def _shape(request: TuneRequest, candidates: Candidates) -> tuple[ShapePlan, lis
 
 
 def _families(candidates: Candidates) -> list[FamilyPlan]:
-    counts = candidates.binaries()
     return [
-        FamilyPlan(space.family, found.total, (*found.rejections, *found.problem_rejections), len(found), binaries)
-        for space, found, binaries in zip(candidates.spaces, candidates.enumerations, counts, strict=True)
+        FamilyPlan(
+            found.space.family,
+            found.total,
+            (*found.rejections, *found.problem_rejections),
+            len(found),
+            found.compilations,
+        )
+        for found in candidates.enumerations
     ]
 
 
