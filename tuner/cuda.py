@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kt.tuner.memory_plan import DoesNotFit, gib, memory_margin
+from kt.tuner.memory_plan import check_fits
 
 __all__ = ["CUDA_ERRORS", "Block", "Gpu", "arch_of", "context_is_dead", "cupy", "driver", "in_words", "runtime"]
 
@@ -26,7 +26,8 @@ _MAJOR, _MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and -Minor
 
 def in_words(error: BaseException) -> str:
     """One line: CUDA's name of the error and what it says about it."""
-    return " ".join(str(error).split())
+    text = " ".join(str(error).split())
+    return f"there is no CUDA driver, or one too old for this CuPy ({text})" if "InsufficientDriver" in text else text
 
 
 def context_is_dead() -> bool:
@@ -52,9 +53,7 @@ class Block:
     """
 
     def __init__(self, gpu: Gpu, size: int) -> None:
-        free, total = gpu.memory()
-        if size + memory_margin(total) > free:
-            raise DoesNotFit(f"needs {gib(size + memory_margin(total))}, {gib(free)} free of {gib(total)}")
+        check_fits(size, *gpu.memory())
         self.size = size
         self._memory = cupy.cuda.Memory(size)
         self.address: int = self._memory.ptr

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kt.problems import Problem
 from kt.tuner.method import MAX_SETS, ROTATION_FACTOR
 
-__all__ = ["DoesNotFit", "MemoryPlan", "Slot", "gib", "memory_margin", "plan_memory", "sets_wanted"]
+__all__ = ["DoesNotFit", "MemoryPlan", "Slot", "check_fits", "gib", "memory_margin", "plan_memory", "sets_wanted"]
 
 SLOT = 256  # slots begin and end at multiples of this many bytes
 REPORT_BYTES = 256  # counters that comparing kernels write
@@ -90,13 +90,22 @@ def plan_memory(problem: Problem, l2_bytes: int, free: int, total: int) -> Memor
     budget = free - memory_margin(total)
     wanted = sets_wanted(problem, l2_bytes)
     one = _plan(problem, 1, l2_bytes)
-    if one.bytes > budget:
-        needed = one.bytes + memory_margin(total)
-        raise DoesNotFit(f"needs {gib(needed)}, {gib(free)} free of {gib(total)}")
+    check_fits(one.bytes, free, total)
     if wanted == 1:
         return one
     each = _plan(problem, 2, l2_bytes).bytes - one.bytes
     return _plan(problem, min(wanted, 1 + (budget - one.bytes) // each), l2_bytes)
+
+
+def check_fits(size: int, free: int, total: int) -> None:
+    """Refuse an allocation that would not leave the margin free.
+
+    Raises:
+        DoesNotFit: with the figures.
+    """
+    needed = size + memory_margin(total)
+    if needed > free:
+        raise DoesNotFit(f"needs {gib(needed)}, {gib(free)} free of {gib(total)}")
 
 
 def memory_margin(total: int) -> int:

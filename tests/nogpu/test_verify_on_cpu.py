@@ -7,8 +7,9 @@ GPU runs: the same source, the same arguments, the same memory plan.
 import ctypes
 import shutil
 import subprocess
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,13 @@ import numpy.typing as npt
 import pytest
 
 from kt.problems import Problem
+from kt.tuner.measure import PeerUnavailable, Sample
+from kt.tuner.memory_plan import check_fits
+from kt.tuner.messages import Candidate, Refine
 from kt.tuner.operands import OUT_PATTERN, Operands
 from kt.tuner.reference import KERNELS, SOURCE, reference_definitions
 from kt.tuner.reference_kernels import NORMAL, ReferenceKernels
+from kt.tuner.timing_rules import BatchShape
 from kt.tuner.verify import Verifier, decode_element, describe_mismatch, scalars_of_passes, suspect_reference
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to run reference.cu on the CPU")
@@ -151,6 +156,7 @@ class HostGpu:
         return 1 << 34, 1 << 34
 
     def allocate(self, size: int) -> HostAllocation:
+        check_fits(size, *self.memory())
         return HostAllocation(size)
 
     def clear(self, address: int, size: int) -> None:
@@ -515,6 +521,138 @@ def test_a_digest_sees_every_bit_and_every_exchange(folder: Path) -> None:
     memory[[5, 6]] = memory[[6, 5]]
     memory[4095] ^= 1
     assert len({first, exchanged, digest()}) == 3
+
+
+# --- the prepared problem --------------------------------------------------------------------------------------------
+
+
+class HostClock:
+    """A stopwatch that shows what the kernels below say they took."""
+
+    now_us = 0.0
+
+    def batch(self, run: Callable[[], None], shape: BatchShape) -> "HostBatch":
+        return HostBatch(run, shape.runs)
+
+    def time(self, samples: Sequence[Sample]) -> list[float]:
+        return [self.time_one(partial(self._repeat, sample)) for sample in samples]
+
+    @staticmethod
+    def _repeat(sample: Sample) -> None:
+        for _ in range(sample.repeats):
+            sample.batch.enqueue()
+
+    def time_one(self, enqueue: Callable[[], Any]) -> float:
+        before = self.now_us
+        enqueue()
+        return self.now_us - before
+
+
+@dataclass
+class HostBatch:
+    run: Callable[[], None]
+    runs: int
+
+    def enqueue(self) -> None:
+        for _ in range(self.runs):
+            self.run()
+
+
+def host_candidates(clock: HostClock, problem: Problem, sets_seen: set[tuple[int, int, int]]) -> type:
+    """A stand-in for loaded cubins: the name of a candidate is its time in microseconds and what is wrong with it."""
+    from kt.tuner.loaded_candidate import LaunchRefused
+
+    class HostCandidate:
+        def __init__(self, candidate: Candidate) -> None:
+            self.name, self.runtime = candidate.name, candidate.runtime
+            self.workspace_bytes = candidate.workspace_bytes
+            if "unloadable" in self.name:
+                raise LaunchRefused("the cubin does not load: CUDA_ERROR_NO_BINARY_FOR_GPU")
+            self._kernel = kernel(problem, last_column if "wrong" in self.name else None)
+
+        def __enter__(self) -> "HostCandidate":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def enqueue(self, arguments: npt.NDArray[Any]) -> None:
+            if "refused" in self.name:
+                raise LaunchRefused("kt_gemm with 1 blocks of 2048 threads: CUDA_ERROR_INVALID_VALUE")
+            if self.workspace_bytes:
+                ctypes.memset(int(arguments["workspace"]), 1, self.workspace_bytes)
+            pointers = {name: int(arguments[name]) for name in "abc"}
+            sets_seen.add((pointers["a"], pointers["b"], pointers["c"]))
+            self._kernel(pointers, (float(arguments["alpha"]), float(arguments["beta"])))
+            clock.now_us += float(self.name.split()[0])
+
+    return HostCandidate
+
+
+@pytest.fixture
+def prepared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    module = pytest.importorskip("kt.tuner.prepared_problem", reason="needs CuPy")
+    problem = Problem(40, 33, 50, beta=0.5)
+    setup, clock, seen = Setup(problem, folder), HostClock(), set[tuple[int, int, int]]()
+    monkeypatch.setattr(module, "LoadedCandidate", host_candidates(clock, problem, seen))
+    monkeypatch.setattr(module, "context_is_dead", lambda: False)
+    prepared = module.PreparedProblem(setup.gpu, setup.kernels, clock, problem, 0)
+    prepared.sets_seen = seen
+    return prepared
+
+
+def candidate(name: str, workspace: int = 0) -> Candidate:
+    return Candidate(name, "/nowhere", (), workspace, {"split_k": 2})
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "detail"),
+    [
+        ("100", "ok", ""),
+        ("100 wrong", "wrong_result", "elements differ, first at ("),
+        ("100 refused", "launch_error", "2048 threads"),
+        ("100 unloadable", "launch_error", "does not load"),
+    ],
+)
+def test_screening_gives_each_candidate_its_status(prepared: Any, name: str, status: str, detail: str) -> None:
+    measurement = prepared.screen(candidate(name), None)
+    assert measurement.status == status
+    assert detail in measurement.detail
+    assert (measurement.time_us == 100.0) == (status == "ok")
+    assert prepared.screen(candidate("50"), None).time_us == 50.0
+
+
+def test_a_workspace_is_made_when_needed_and_refused_with_the_figures(prepared: Any) -> None:
+    assert prepared.screen(candidate("100", 100_000), None).status == "ok"
+    measurement = prepared.screen(candidate("100", 1 << 40), None)
+    assert measurement.status == "out_of_memory"
+    assert "the workspace needs 1024.3 GiB, 16.0 GiB free of 16.0 GiB" in measurement.detail
+    assert prepared.screen(candidate("100", 100_000), None).status == "ok"
+
+
+def test_timing_rotates_over_all_sets(prepared: Any) -> None:
+    prepared.screen(candidate("100"), None)
+    timed = {tuple(prepared.operands.pointers(index)[name] for name in "abc") for index in range(prepared.sets)}
+    assert len(timed) == prepared.sets == 3
+    assert timed <= prepared.sets_seen
+
+
+def test_refinement_times_the_right_ones_and_reports_the_others(prepared: Any) -> None:
+    names = ("120", "100", "50 wrong", "10 unloadable", "20 refused")
+    huge = candidate("5", 1 << 40)
+    reply = prepared.refine(Refine((*map(candidate, names), huge), ("none",), 0.2), LibraryStandIn())
+    assert {name: m.status for name, m in reply.measurements.items()} == {
+        "100": "ok", "120": "ok", "50 wrong": "wrong_result", "10 unloadable": "launch_error",
+        "20 refused": "launch_error", "5": "out_of_memory",
+    }  # fmt: skip
+    assert list(reply.measurements)[:2] == ["100", "120"], "the fastest first"
+    assert reply.measurements["100"].refined
+    assert reply.peer_errors == {"none": "not here"}
+
+
+class LibraryStandIn:
+    def make(self, *_: object) -> None:
+        raise PeerUnavailable("not here")
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
