@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Candidates", "nothing_valid"]
 
 # Parameters that decide how the problem is cut up; candidates that agree in them differ in details only.
-STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k")
+STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", "pack_a", "pack_b")
 SAMPLE = 60_000  # candidates of a family that the model is asked about at first; it takes 40 ms for as many
 
 

@@ -3,7 +3,7 @@
 It orders candidates, and on a modelled device it ranks them. It is a roofline (Williams et al., CACM 2009) over three
 resources, refined by occupancy and by wave quantisation (NVIDIA, "Matrix multiplication background user's guide"):
 
-    time = launch + p-norm(compute, memory, l2) + split-K reduction
+    time = launch + p-norm(compute, memory, l2) + further kernels
 
 - compute: cycles of one multiprocessor over the waves of thread blocks it runs. One step of a block (tile_k values of
   k) takes the largest of its multiply-adds, its issued instructions and its shared-memory cycles, is stretched where
@@ -12,6 +12,9 @@ resources, refined by occupancy and by wave quantisation (NVIDIA, "Matrix multip
 - memory: bytes through device memory, where blocks that run together share rows of A and columns of B through L2 as
   `raster_group` arranges them.
 - l2: bytes that all blocks together fetch.
+- further kernels: the reduction of split-K; copies of operands into the kernel's own order (`pack_a`, `pack_b`), after
+  which they are read with the widest accesses; with `stream_k`, which shares the steps of all tiles evenly among the
+  blocks that fit at once instead of running whole waves, the tiles that are parked and added.
 
 Every argument is an array over configurations. A quantity that a family does not have takes a neutral value, so the
 model serves any family with `tile_m`, `tile_n` and `tile_k`; it has been compared with measurements only for `simt`.
@@ -34,7 +37,7 @@ METHOD = "model/1"
 Numbers = npt.NDArray[np.float64]
 
 _LAUNCH_US = 1.0  # a kernel of a CUDA graph that does nothing takes 0.6-0.9 us on an H200 (measured)
-_SECOND_LAUNCH_US = 2.0  # the reduction of split-K: launch, and draining the first kernel
+_SECOND_LAUNCH_US = 2.0  # a kernel that needs what another one writes: launch, and draining the first
 _LATENCY = 800.0  # cycles from a request to device memory to its data, about 0.4 us on an H200
 _BARRIER = 60.0  # cycles around the barrier of one step
 _SMEM_LATENCY = 32.0  # cycles from a shared-memory request to its data
@@ -65,7 +68,7 @@ def predict_us(
         memory = _memory_bytes(tiles, device, resident) / device.bandwidth * 1e6
         fetched = _l2_us(tiles, device)
         busy = (compute**_NORM + memory**_NORM + fetched**_NORM) ** (1 / _NORM)
-        total = _LAUNCH_US + busy + _reduction_us(tiles, device)
+        total = _LAUNCH_US + busy + _reduction_us(tiles, device) + _packing_us(tiles, device)
     return np.where(resident >= 1, total, np.inf)
 
 
@@ -99,6 +102,9 @@ class _Tiles:
     raster_group: Numbers
     width_a: Numbers
     width_b: Numbers
+    pack_a: Numbers
+    pack_b: Numbers
+    stream_k: Numbers
 
     @property
     def count(self) -> int:
@@ -133,24 +139,25 @@ def _tiles(problem: Problem, device: Device, columns: Mapping[str, Any]) -> _Til
     thread_m, thread_n = column("thread_m", 8), column("thread_n", 8)
     stages = np.maximum(column("stages", 2), 2)
     size = int(problem.element_bytes["a"])
-    vector = column("vector_bytes", 16)
+    vector, pack_a, pack_b = column("vector_bytes", 16), column("pack_a", 0), column("pack_b", 0)
     return _Tiles(
         problem, size, int(names["sizeof_acc"]), tile_m, tile_n, tile_k, thread_m, thread_n,
         column("warp_m", 8), column("unroll", 4), stages,
         column("threads", np.maximum(32, tile_m * tile_n / (thread_m * thread_n))), column("min_blocks", 1),
         column("smem_bytes", stages * (tile_m + tile_n) * tile_k * size),
         np.minimum(column("split_k", 1), np.maximum(1, np.ceil(problem.k / tile_k))), column("raster_group", 1),
-        _copy_width(problem, "a", "n", vector), _copy_width(problem, "b", "t", vector),
+        _copy_width(problem, "a", "n", vector, pack_a), _copy_width(problem, "b", "t", vector, pack_b),
+        pack_a, pack_b, column("stream_k", 0),
     )  # fmt: skip
 
 
-def _copy_width(problem: Problem, operand: str, k_contiguous: str, vector: Numbers) -> Numbers:
-    """Elements that one copy instruction moves: as wide as the alignment allows, one where k is contiguous."""
-    letter = problem.layout["ab".index(operand)]
-    if letter == k_contiguous:
-        return np.ones_like(vector)
-    loaded: Numbers = np.minimum(vector, problem.alignment(operand)) // problem.element_bytes[operand]
-    return np.maximum(1.0, loaded)
+def _copy_width(problem: Problem, operand: str, k_contiguous: str, vector: Numbers, packed: Numbers) -> Numbers:
+    """Elements that one copy instruction moves: one where k is contiguous, else as many as the alignment allows."""
+    size = problem.element_bytes[operand]
+    as_stored: Numbers = np.maximum(1.0, np.minimum(vector, problem.alignment(operand)) // size)
+    if problem.layout["ab".index(operand)] == k_contiguous:
+        as_stored = np.ones_like(vector)
+    return np.where(packed > 0, np.maximum(1.0, vector // size), as_stored)
 
 
 def _compute_us(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
@@ -160,7 +167,9 @@ def _compute_us(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
     ends = 2 * _LATENCY + tiles.tile_m * tiles.tile_n * tiles.accumulator_bytes / _SMEM_BYTES
     cycles = full * (tiles.steps * _step_cycles(tiles, device, resident) + ends / resident)
     cycles += np.where(left > 0, tiles.steps * _step_cycles(tiles, device, np.maximum(left, 1)), 0) + ends
-    return cycles / device.clock_hz * 1e6
+    streamed = tiles.grid * tiles.steps / (device.sm_count * tiles.min_blocks)
+    even = np.ceil(streamed) * _step_cycles(tiles, device, tiles.min_blocks) + 3 * ends
+    return np.where(tiles.stream_k > 0, even, cycles) / device.clock_hz * 1e6
 
 
 def _step_cycles(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
@@ -251,10 +260,24 @@ def _reduction_us(tiles: _Tiles, device: Device) -> Numbers:
     problem = tiles.problem
     products = problem.m * problem.n * problem.batch
     partial = 2 * tiles.split_k * products * tiles.accumulator_bytes
-    l2_rate = device.sm_count * _L2_BYTES * device.clock_hz
-    rate = np.where(partial < device.l2_bytes, max(l2_rate, device.bandwidth), device.bandwidth)
+    rate = np.where(partial < device.l2_bytes, max(_l2_rate(device), device.bandwidth), device.bandwidth)
     final = products * problem.element_bytes["c"] / device.bandwidth
     return np.where(tiles.split_k > 1, _SECOND_LAUNCH_US + (partial / rate + final) * 1e6, 0.0)
+
+
+def _packing_us(tiles: _Tiles, device: Device) -> Numbers:
+    """Operands read and written once more, and the kernels that are launched for it."""
+    problem = tiles.problem
+    copied = tiles.pack_a * problem.m * problem.k + tiles.pack_b * problem.k * problem.n
+    moved = 2 * copied * problem.batch * tiles.element_bytes / device.bandwidth * 1e6
+    parked = 2 * tiles.stream_k * device.sm_count * tiles.min_blocks * tiles.tile_m * tiles.tile_n
+    added = parked * tiles.accumulator_bytes / max(device.bandwidth, _l2_rate(device)) * 1e6
+    return moved + added + _SECOND_LAUNCH_US * (tiles.pack_a + tiles.pack_b) + _LAUNCH_US * tiles.stream_k
+
+
+def _l2_rate(device: Device) -> float:
+    """Bytes per second from L2 to all multiprocessors."""
+    return device.sm_count * _L2_BYTES * device.clock_hz
 
 
 def _largest(*values: Numbers) -> Numbers:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kt.devices.roofline import Floor, floor
+from kt.errors import KtError
 from kt.search_spaces.launch import resolve
 from kt.tuner.candidates import Candidates, nothing_valid
 from kt.tuner.occupancy import limiter, occupancy
-from kt.tuner.pruning import prune, resources
+from kt.tuner.pruning import main_launch, prune, resources
 from kt.tuner.strategies import Shortlist, make_search
 
 if TYPE_CHECKING:
@@ -106,15 +107,15 @@ class CompiledConfig:
 
 
 def plan(request: TuneRequest) -> Plan:
-    """What `request` would do; nothing is compiled, and no GPU is touched.
-
-    Raises:
-        InputError: a space cannot be enumerated.
-    """
+    """What `request` would do; nothing is compiled, and no GPU is touched."""
     shapes = []
     kernels: set[tuple[object, ...]] = set()
     for problem in request.problems:
-        candidates = Candidates(problem, request.device, request.spaces_for(problem))
+        try:
+            candidates = Candidates(problem, request.device, request.spaces_for(problem))
+        except KtError as error:
+            shapes.append(ShapePlan(problem, (), 0, 0, None, None, floor(problem, request.device), error.message))
+            continue
         shape, first = _shape(request, candidates)
         shapes.append(shape)
         kernels.update((problem.signature, config.family, config.parameters) for config in first)
@@ -192,7 +193,7 @@ def _compiled(candidates: Candidates, number: int, kernel: Kernel, compilation: 
     if binary.error:
         return CompiledConfig(problem, config, verdict=verdict.detail if verdict else binary.error)
     registers, spills, smem = resources(binary, launches)
-    threads = launches[0].block
+    threads = main_launch(binary, launches).block
     blocks = int(occupancy(device, threads, registers, smem))
     return CompiledConfig(
         problem, config, registers, spills, smem, blocks, blocks * threads / device.threads_per_sm,

@@ -9,12 +9,17 @@ from kt.tuner.messages import Binary
 from kt.tuner.occupancy import limiter, occupancy
 from kt.tuner.ptxas_log import first_error
 
-__all__ = ["prune", "resources"]
+__all__ = ["main_launch", "prune", "resources"]
+
+
+def main_launch(binary: Binary, launches: Sequence[Launch]) -> Launch:
+    """The launch that does the work: its threads hold the accumulators, so they take the most registers."""
+    return max(launches, key=lambda launch: binary.registers.get(launch.kernel, 0))
 
 
 def resources(binary: Binary, launches: Sequence[Launch]) -> tuple[int, int, int]:
     """Registers of a thread, spilled bytes, and shared memory of a block (static and dynamic) of the main kernel."""
-    main = launches[0]
+    main = main_launch(binary, launches)
     return (
         binary.registers.get(main.kernel, 0),
         binary.spill_bytes.get(main.kernel, 0),

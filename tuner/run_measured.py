@@ -113,7 +113,10 @@ class MeasuredRun:
         return planned
 
     def _plan(self, problem: Problem) -> ShapeRun | ShapeFailed:
-        candidates = Candidates(problem, self.request.device, self.request.spaces_for(problem))
+        try:
+            candidates = Candidates(problem, self.request.device, self.request.spaces_for(problem))
+        except KtError as error:
+            return ShapeFailed(error.message, error=error)
         if not len(candidates):
             return ShapeFailed(nothing_valid(candidates))
         shape = self.recorder.shape_run(candidates, self._search(candidates), self.request.budget.evaluations)

@@ -73,7 +73,10 @@ class PredictedRun:
 
     def _plan(self, problem: Problem) -> ShapeRun | ShapeFailed:
         """The shape with its candidates at the compilers."""
-        candidates = Candidates(problem, self.request.device, self.request.spaces_for(problem))
+        try:
+            candidates = Candidates(problem, self.request.device, self.request.spaces_for(problem))
+        except KtError as error:
+            return ShapeFailed(error.message, error=error)
         if not len(candidates):
             return ShapeFailed(nothing_valid(candidates))
         search = Shortlist(candidates, COMPILED)

@@ -44,12 +44,12 @@ def pick(refined: Mapping[str, Measurement], ties: Sequence[str], trials: Mappin
     return [winner, *(trial for trial in tied if trial is not winner)]
 
 
-def simplicity(trial: Trial) -> tuple[int, int, int, int, str]:
-    """Sort key, simplest first: no split-K, few stages, small tiles, little shared memory, then the text."""
+def simplicity(trial: Trial) -> tuple[int, int, int, int, int, str]:
+    """Sort key, simplest first: no split-K, few kernels and stages, small tiles, little shared memory; then the text."""
     values = {name: value for name, value in trial.config.as_dict().items() if isinstance(value, int)}
     tile = values.get("tile_m", 1) * values.get("tile_n", 1)
-    smem = trial.launches[0].smem_bytes
-    return values.get("split_k", 1), values.get("stages", 1), tile, smem, trial.config.identity
+    smem = max(launch.smem_bytes for launch in trial.launches)
+    return values.get("split_k", 1), len(trial.launches), values.get("stages", 1), tile, smem, trial.config.identity
 
 
 def edge(space: SearchSpace, config: Config, problem: Problem) -> tuple[str, ...]:

@@ -153,6 +153,24 @@ def test_groups_of_tile_rows_save_traffic_when_memory_is_slow(columns: Columns) 
     assert grouped < 0.7 * alone
 
 
+def test_packing_pays_for_itself_only_where_the_operand_is_used_often() -> None:
+    """One copy more of a k-contiguous operand buys wide reads of it."""
+    config: Columns = {
+        "tile_m": [128] * 2, "tile_n": [128] * 2, "tile_k": [16] * 2, "pack_a": [0, 1], "pack_b": [0, 1],
+    }  # fmt: skip
+    large, packed = predict_us(Problem(8192, 8192, 8192, layout="nt"), H200, config)
+    assert packed < large
+    small, packed = predict_us(Problem(256, 256, 512, layout="nt"), H200, config)
+    assert packed > small
+
+
+def test_stream_k_fills_the_last_wave() -> None:
+    """133 tiles on 132 multiprocessors: shared out evenly they take little more than one wave, else two."""
+    config: Columns = {"tile_m": [128] * 2, "tile_n": [128] * 2, "tile_k": [16] * 2, "stream_k": [0, 1]}
+    waves, even = predict_us(Problem(128 * 133, 128, 8192), H200, config)
+    assert even < 0.8 * waves
+
+
 def test_double_precision_is_slow_where_its_units_are_few() -> None:
     config: Columns = {"tile_m": [64], "tile_n": [64], "tile_k": [8], "thread_m": [4], "thread_n": [4]}
     single, double = (predict_us(Problem(2048, 2048, 2048, dtype), T4, config)[0] for dtype in ("fp32", "fp64"))
