@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["MeasuredRun"]
 
 PREPARE_LIMIT_S = 180.0  # operands and reference of the largest problem
-SCREEN_LIMIT_S = 6.0  # besides this many times the predicted time:
-SCREEN_LIMIT_TIMES = 60
+SCREEN_LIMIT_S = 6.0  # after which the worker is ended, besides this many times the best time so far, or predicted:
+SCREEN_LIMIT_TIMES = 500
 STOP_ABOVE = 1.25  # of the best so far: a candidate that one run finds slower than this has lost
 SHAPE_GPU_S = 12.0  # GPU time for the screening of one shape, about; a search of long runs tries fewer candidates
 RUNS = 5  # of the kernel in one screening, about
@@ -192,7 +192,8 @@ class MeasuredRun:
     def _measure(self, shape: ShapeRun, trial: Trial) -> Measurement:
         best = shape.best_us
         message = Screen(trial.message, best * STOP_ABOVE if best is not None else None)
-        limit = SCREEN_LIMIT_S + SCREEN_LIMIT_TIMES * shape.candidates.predicted_us(trial.number) / 1e6
+        fastest = best if best is not None else float(shape.candidates.sample.predicted.min())
+        limit = SCREEN_LIMIT_S + SCREEN_LIMIT_TIMES * fastest / 1e6
         try:
             reply = self.gpu.ask(message, min(limit, max(1.0, self.clock.left)))
         except WorkerDied as died:

@@ -45,7 +45,7 @@ def pick(refined: Mapping[str, Measurement], ties: Sequence[str], trials: Mappin
 
 
 def simplicity(trial: Trial) -> tuple[int, int, int, int, int, str]:
-    """Sort key, simplest first: no split-K, few kernels and stages, small tiles, little shared memory; then the text."""
+    """Sort key, simplest first: no split-K, few kernels and stages, small tiles, little memory; then the text."""
     values = {name: value for name, value in trial.config.as_dict().items() if isinstance(value, int)}
     tile = values.get("tile_m", 1) * values.get("tile_n", 1)
     smem = max(launch.smem_bytes for launch in trial.launches)

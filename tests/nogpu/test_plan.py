@@ -1,0 +1,216 @@
+"""`plan`: the numbers that people decide by before they spend time on a GPU; and the candidates behind them."""
+
+import time
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kt.devices.catalog import catalog
+from kt.problems import Problem
+from kt.search_spaces.loader import builtin_spaces, load_space
+from kt.search_spaces.space import SearchSpace
+from kt.tuner import candidates as candidates_module
+from kt.tuner.candidates import Candidates, nothing_valid
+from kt.tuner.compilation import Compilation
+from kt.tuner.messages import Binary, CompileJob
+from kt.tuner.plan import compile_plan, plan
+from kt.tuner.request import Budget, TuneRequest
+
+SPACE = """
+op: gemm
+family: simt
+template: t.cu.j2
+dtypes: [fp32]
+parameters: {tile_m: [16, 32, 64, 128], tile_n: [16, 32, 64], order: [rows, columns]}
+runtime: {split_k: [1, 2, 4], raster_group: [1, 8]}
+default: {tile_m: 32, tile_n: 32, order: rows, split_k: 1, raster_group: 8}
+derived: {smem_bytes: 4 * (tile_m + tile_n) * 32}
+constraints:
+  - {require: tile_m + tile_n <= 128, reason: shared memory of one block}
+  - {require: split_k == 1 or split_k * 32 <= k, reason: every slice needs a step}
+  - {require: raster_group == 1 or m > tile_m, reason: there are rows to group}
+launches:
+  - {kernel: kt_gemm, grid: "cdiv(m, tile_m) * cdiv(n, tile_n) * split_k", block: 128, smem_bytes: smem_bytes}
+"""
+H200 = catalog()["h200"]
+SQUARE = Problem(512, 512, 512)
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> SearchSpace:
+    (tmp_path / "space.yaml").write_text(SPACE)
+    (tmp_path / "t.cu.j2").write_text(
+        '// {{ tile_m }} {{ tile_n }} {{ order }}\nextern "C" __global__ void kt_gemm() {}\n'
+    )
+    return load_space(tmp_path / "space.yaml")
+
+
+def request(space: SearchSpace, *problems: Problem, **changes: Any) -> TuneRequest:
+    values: dict[str, Any] = {"device": H200, "compilers": 16}
+    return TuneRequest(problems or (SQUARE,), [space], **(values | changes))
+
+
+def test_the_counts_add_up(space: SearchSpace) -> None:
+    shape = plan(request(space)).shapes[0]
+    (family,) = shape.families
+    assert family.combinations == 4 * 3 * 2 * 3 * 2
+    assert family.combinations - sum(row.count for row in family.rejections) == family.valid == shape.valid
+    assert family.rejections[0].reason == "shared memory of one block"
+    assert family.binaries == 2 * 9  # of 12 tile shapes, three are too large
+    assert shape.best is not None
+    assert shape.predicted_us is not None
+    assert shape.floor.us <= shape.predicted_us
+
+
+def test_each_shape_has_its_own_counts(space: SearchSpace) -> None:
+    shapes = plan(request(space, SQUARE, Problem(512, 512, 32), Problem(16, 512, 512))).shapes
+    assert shapes[1].valid == shapes[0].valid / 3  # no split-K
+    assert shapes[2].valid < shapes[0].valid
+
+
+def test_a_shape_without_candidates_says_why(space: SearchSpace) -> None:
+    none = plan(request(replace(space, parameters={**space.parameters, "tile_m": (256,)})))
+    assert none.shapes[0].valid == 0
+    assert "shared memory of one block" in none.shapes[0].failure
+    unserved = plan(request(space, Problem(64, 64, 64, "fp64"))).shapes[0]
+    assert "no kernel family serves fp64" in unserved.failure
+
+
+def test_shapes_of_one_signature_share_kernels(space: SearchSpace) -> None:
+    one = plan(request(space, strategy="exhaustive")).kernels
+    two = plan(request(space, SQUARE, Problem(1024, 1024, 1024), strategy="exhaustive")).kernels
+    assert two == one
+    assert plan(request(space, SQUARE, Problem(511, 509, 503), strategy="exhaustive")).kernels == 2 * one
+
+
+def test_the_estimate_grows_with_the_work_and_keeps_to_the_budget(space: SearchSpace) -> None:
+    small, large = (plan(request(space, Problem(size, size, size))).seconds for size in (512, 16384))
+    assert small < large
+    assert plan(request(space, Problem(16384, 16384, 16384), budget=Budget(seconds=3.0))).seconds == 3.0
+    assert plan(request(space, budget=Budget(evaluations=7))).shapes[0].evaluations == 7
+
+
+class Compilers:
+    """Compilers that answer at once: 64 registers, and spills for tiles of 64 columns."""
+
+    compiled = 0
+
+    def __init__(self) -> None:
+        self.jobs: list[CompileJob] = []
+
+    @property
+    def pending(self) -> int:
+        return len(self.jobs)
+
+    @property
+    def connections(self) -> list[Connection]:
+        return []
+
+    def submit(self, job: CompileJob) -> None:
+        self.jobs.append(job)
+
+    def poll(self, timeout: float = 0.0) -> list[Binary]:
+        done, self.jobs = self.jobs, []
+        return [self._binary(job) for job in done]
+
+    def _binary(self, job: CompileJob) -> Binary:
+        _, tile_m, tile_n, _ = job.source.split()[:4]
+        if tile_m == "16":
+            return Binary(job.digest, error="t.cu(1): error: too small")
+        return Binary(job.digest, "/x", {"kt_gemm": 64}, {"kt_gemm": 8 * (tile_n == "64")}, {"kt_gemm": 0})
+
+    def cancel_pending(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def test_compiled_configurations_show_what_the_compiler_said(space: SearchSpace, tmp_path: Path) -> None:
+    compilation = Compilation("sm_90a", Compilers, (tmp_path,))
+    rows = compile_plan(request(space), compilation, per_shape=100)
+    assert len({row.config.parameters for row in rows}) == compilation.asked == 2 * 9
+    for row in rows:
+        values = row.config.as_dict()
+        if values["tile_m"] == 16:
+            assert row.verdict == "too small"
+            continue
+        assert row.smem_bytes == 4 * (int(values["tile_m"]) + int(values["tile_n"])) * 32
+        assert row.blocks_per_sm == min(2048 // 128, 65536 // (64 * 128), 233472 // (row.smem_bytes + 1024))
+        assert row.occupancy == row.blocks_per_sm * 128 / 2048
+        assert row.limiter in {"registers", "shared memory"}
+        assert ("spill" in row.verdict) == (values["tile_n"] == 64)
+        assert row.predicted_us is not None
+
+
+def test_the_built_in_space_is_planned_in_less_than_a_second() -> None:
+    began = time.process_time()
+    planned = plan(TuneRequest([Problem(4096, 4096, 4096)], builtin_spaces(), H200))
+    assert time.process_time() - began < 1.0
+    assert planned.shapes[0].valid > 1000
+
+
+# Candidates
+
+
+def test_candidates_are_numbered_and_found_again(space: SearchSpace) -> None:
+    candidates = Candidates(SQUARE, H200, [space])
+    assert [candidates.find(candidates.config(number)) for number in range(len(candidates))] == list(
+        range(len(candidates))
+    )
+    assert candidates.find(space.config({**space.default, "tile_m": 128})) is None
+    assert candidates.config(candidates.defaults[0]) == space.default_config
+
+
+def test_candidates_of_several_families_are_kept_apart(space: SearchSpace) -> None:
+    other = replace(space, family="other")
+    candidates = Candidates(SQUARE, H200, [space, other])
+    half = len(candidates) // 2
+    assert {candidates.config(number).family for number in range(half)} == {"simt"}
+    assert {candidates.config(number).family for number in range(half, 2 * half)} == {"other"}
+    assert [candidates.config(number).family for number in candidates.defaults] == ["simt", "other"]
+    everything = candidates.everything()
+    assert not set(everything.binary[:half]) & set(everything.binary[half:])
+    assert set(candidates.near(half, 2).family) == {1}
+
+
+def test_near_is_what_brute_force_finds(space: SearchSpace) -> None:
+    candidates = Candidates(SQUARE, H200, [space])
+    digits = candidates.everything().digits
+    for number in (0, len(candidates) // 2, len(candidates) - 1):
+        for parameters in (1, 2):
+            steps = np.abs(digits - digits[number])
+            expected = (steps.max(axis=1) == 1) & (np.count_nonzero(steps, axis=1) <= parameters)
+            assert set(candidates.near(number, parameters).numbers) == set(np.flatnonzero(expected))
+
+
+def test_a_large_space_is_sampled_and_the_sample_is_always_the_same(
+    space: SearchSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates_module, "SAMPLE", 20)
+    candidates = Candidates(SQUARE, H200, [space])
+    assert len(candidates.sample) == 20 < len(candidates)
+    assert candidates.sample.numbers.tolist() == Candidates(SQUARE, H200, [space]).sample.numbers.tolist()
+    everything = candidates.everything()
+    rows = candidates.sample.numbers
+    assert (candidates.sample.predicted == everything.predicted[rows]).all()
+    assert (candidates.sample.binary == everything.binary[rows]).all()
+
+
+def test_a_default_gives_way_in_its_run_time_choices(space: SearchSpace) -> None:
+    """With one tile row there is nothing to group: the default's kernel is compared with other arguments."""
+    candidates = Candidates(Problem(16, 512, 512), H200, [space])
+    found = candidates.config(candidates.defaults[0]).as_dict()
+    assert found == {**space.default, "raster_group": 1}
+
+
+def test_a_default_that_is_not_valid_at_all_is_none(space: SearchSpace) -> None:
+    narrow = replace(space, parameters={**space.parameters, "tile_m": (64,)})
+    assert Candidates(SQUARE, H200, [narrow]).defaults == ()
+
+
+def test_the_message_for_nothing_valid_names_the_constraints_that_reject_most(space: SearchSpace) -> None:
+    narrow = replace(space, parameters={**space.parameters, "tile_m": (256,)})
+    text = nothing_valid(Candidates(SQUARE, H200, [narrow]))
+    assert text.startswith("none of 36 configurations is valid: 36 by `tile_m + tile_n <= 128`")
