@@ -91,7 +91,7 @@ Peers = Annotated[
     typer.Option(metavar="NAMES", help="Library baselines timed beside the finalists: cublas, cublaslt, or none."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but data and errors.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print each candidate, and full configurations.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more: each candidate, full configurations.")]
 Progress = Annotated[
     ProgressMode,
     typer.Option(

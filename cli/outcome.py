@@ -46,7 +46,7 @@ def reported(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
             complain(error)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
-            note("interrupted; everything measured so far is in the cache")
+            note("interrupted")
             raise typer.Exit(INTERRUPTED) from None
 
     return run

@@ -11,6 +11,8 @@ from kt.errors import InputError
 
 __all__ = ["check_target", "is_stdout", "json_text", "print_json", "print_table"]
 
+# Columns of sentences: they take the lines that they need, so that the others keep their figures whole.
+_LONG = frozenset({"best predicted", "configuration", "notes", "reason", "unless", "verdict", "why"})
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
@@ -78,7 +80,8 @@ def _print_drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], left: fr
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
-        table.add_column(name, justify="left" if name in left else "right", overflow="fold")
+        wraps = name in _LONG
+        table.add_column(name, justify="left" if name in left else "right", overflow="fold", no_wrap=not wraps)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console().print(table)

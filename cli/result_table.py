@@ -43,23 +43,33 @@ def known_device(identity: DeviceIdentity) -> Device | None:
 
 
 def print_results(lines: Sequence[ResultLine], *, verbose: bool, with_device: bool = False) -> None:
-    """Print the table on standard output, with one column for each library that was timed beside a winner."""
+    """Print the table on standard output, with one column for each library that was timed beside a winner.
+
+    With `verbose`, a second table has the full configurations.
+    """
     peers = sorted({name for line in lines if line.best for name in line.best.baseline})
+    defaults = any(line.best and line.best.default_us for line in lines)
     states = any(line.state for line in lines)
     columns = [
         *(["device"] if with_device else []), "shape", "time us", "TFLOP/s", "GB/s", "of floor", "limit",
-        *(f"vs {name}" for name in peers), "tried", "family", *(["state"] if states else []),
-        *(["configuration"] if verbose else []), "notes",
+        *(f"vs {name}" for name in peers), *(["vs default"] if defaults else []), "tried", "family",
+        *(["state"] if states else []), "notes",
     ]  # fmt: skip
     rows = [
         [
             *([_device_name(line)] if with_device else []), line.problem.label, *_figures(line),
-            *(_ratio(line, name) for name in peers), _tried(line), line.best.config.family if line.best else "",
-            *([line.state] if states else []), *([_configuration(line)] if verbose else []), "; ".join(_notes(line)),
+            *(_ratio(line, line.best.baseline.get(name) if line.best else None) for name in peers),
+            *([_ratio(line, line.best.default_us if line.best else None)] if defaults else []),
+            _tried(line), line.best.config.family if line.best else "",
+            *([line.state] if states else []), "; ".join(_notes(line)),
         ]
         for line in lines
     ]  # fmt: skip
     print_table(columns, rows, left=_TEXT)
+    winners = [(line.problem.label, line.best.config.label) for line in lines if line.best]
+    if verbose and winners:
+        print()
+        print_table(("shape", "configuration"), winners, left=_TEXT)
 
 
 def _device_name(line: ResultLine) -> str:
@@ -105,20 +115,14 @@ def _limit(line: ResultLine) -> str:
     return floor(line.problem, line.device).bound
 
 
-def _ratio(line: ResultLine, peer: str) -> str:
-    """The library's time divided by the winner's."""
+def _ratio(line: ResultLine, other_us: float | None) -> str:
+    """Another time divided by the winner's: above 1 the winner is faster."""
     time_us = _time_us(line)
-    if line.best is None or not time_us or peer not in line.best.baseline:
-        return "-"
-    return f"{line.best.baseline[peer] / time_us:.2f}x"
+    return f"{other_us / time_us:.2f}x" if other_us and time_us else "-"
 
 
 def _tried(line: ResultLine) -> str:
     return f"{line.best.tried}/{line.best.total}" if line.best else "-"
-
-
-def _configuration(line: ResultLine) -> str:
-    return line.best.config.label.partition(" ")[2] if line.best else ""
 
 
 def _notes(line: ResultLine) -> list[str]:

@@ -62,8 +62,8 @@ def gemm(
     request = TuneRequest(
         problems, spaces, select_device(device), strategy.value, limit, seed, folders, libraries, jobs, retune=retune
     )
-    if request.device.modelled and not quiet:
-        note(f"no measuring: candidates are compiled for {request.device.name} and ranked by the model")
+    if not quiet:
+        _say_beforehand(request)
     with Store.open(cache_folder(cache_dir)) as store, open_display(progress, quiet=quiet, verbose=verbose) as display:
         result = tune(request, store, display)
         warnings = [str(warning) for warning in store.warnings]
@@ -73,6 +73,16 @@ def gemm(
     if not quiet:
         _summarise(result)
     _finish(result, output)
+
+
+def _say_beforehand(request: TuneRequest) -> None:
+    """What a person should know before waiting: no GPU, and a variable that names no compiler."""
+    from kt.tuner.toolchain import toolchain
+
+    if request.device.modelled:
+        note(f"no measuring: candidates are compiled for {request.device.name} and ranked by the model")
+    for text in toolchain().notes:
+        note(f"warning: {text}")
 
 
 def _print(request: TuneRequest, result: TuneResult, *, output: str | None, as_json: bool, verbose: bool) -> None:

@@ -75,10 +75,12 @@ def test_the_listing_names_state_and_figures(kt: Command, own_environment: Path,
 def test_off_a_terminal_the_table_is_plain_text(kt: Command, own_environment: Path, fresh: Command) -> None:
     """One line per shape, no colours, no frames, whatever the width of the window is."""
     _fill(own_environment, fresh(512), fresh(256))
-    out = kt("show-cache", "--verbose").out
+    out = kt("show-cache").out
     assert "\x1b" not in out
     assert out.isascii()
     assert len(out.splitlines()) == 3
+    verbose = kt("show-cache", "--verbose").out
+    assert "fp32 nn 256x512x512  simt tile_m=64 tile_n=64 copy=cp.async split_k=1" in verbose.splitlines()
 
 
 def test_json_listing(kt: Command, own_environment: Path, fresh: Command) -> None:

@@ -269,6 +269,17 @@ def test_shapes_from_standard_input(kt_process: Command) -> None:
     assert "m is 0" in outcome.err
 
 
+def test_a_variable_that_leads_nowhere_is_named(
+    kt: Command, shapes: Path, ended: Command, won: Ending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kt needs no CUDA_HOME: a bad one is a warning, not a failure."""
+    ended(won)
+    monkeypatch.setenv("CUDA_HOME", "/nope")
+    outcome = kt(*TUNE, shapes)
+    assert outcome.code == 0
+    assert "CUDA_HOME=/nope" in outcome.err
+
+
 @pytest.mark.parametrize("text", ["60", "60s", "1.5m", "2h"])
 def test_budgets(kt: Command, shapes: Path, ended: Command, won: Ending, text: str) -> None:
     """A number is candidates per shape; a number with s, m or h is time."""
