@@ -113,11 +113,14 @@ def _look_up(request: TuneRequest, store: Store | None) -> dict[Problem, ShapeRe
     return results
 
 
-def stored_best(request: TuneRequest, store: Store, problem: Problem) -> BestConfig | None:
-    """The winner in the cache, if it is valid here: a configuration is checked again wherever it is used."""
+def stored_best(request: TuneRequest, store: Store, problem: Problem, *, partial: bool = False) -> BestConfig | None:
+    """The winner in the cache, if it is valid here: a configuration is checked again wherever it is used.
+
+    With `partial`, the winner of a search that did not end by itself will do where there is no other.
+    """
     key = CacheKey(problem, request.device.identity, toolchain().label, _method(request))
     spaces = {space.family: space for space in request.spaces_for(problem)}
-    best = store.best(key, _sources(request, spaces.values()))
+    best = store.best(key, _sources(request, spaces.values()), partial=partial)
     names = {**request.device.names(), **problem.names()}
     if best and violated(spaces[best.config.family], best.config, names) is None:
         return best

@@ -118,6 +118,14 @@ def test_a_shape_without_a_winner_is_named(run: Callable[..., BenchReport]) -> N
     assert failed.ratio("cublas") is None
 
 
+def test_a_winner_of_an_unfinished_search_is_timed(
+    run: Callable[..., BenchReport], request_: TuneRequest, store: Store
+) -> None:
+    """After a run with a budget, `kt bench` times what there is."""
+    store.put_best(replace(_winner(request_, PROBLEMS[2]), complete=False, tried=1))
+    assert run(FakeWorker()).failures == ()
+
+
 def test_the_cache_is_left_as_it_is(run: Callable[..., BenchReport], store: Store) -> None:
     """A bench measures, and remembers nothing."""
     before = [row.best for row in store.stored()]
