@@ -93,12 +93,12 @@ class PredictedRun:
         if self.clock.left <= 0:
             raise ShapeFailed("the budget ended before this shape", untuned=True)
         self.recorder.observer.shape_started(problem, shape.search.likely)
-        while not shape.idle:
+        while not shape.idle or shape.propose(self.compilation):
+            self.compilation.collect(WAIT_S)
             self._predict_compiled(shape)
             error = self.compilation.hopeless(problem.signature)
             if error is not None:
                 raise ShapeFailed(error.message, error=error)
-            self.compilation.collect(WAIT_S)
         best = self.recorder.best(shape, self._decide(shape))
         return ShapeResult(problem, best, statuses=shape.statuses())
 

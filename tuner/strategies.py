@@ -144,8 +144,11 @@ class Random(_Listed):
         super().__init__((*terrain.defaults, *order.tolist()))
 
 
-class Shortlist(_Listed):
-    """The best predicted `count` and no more, of each structure only a few: for a device that can only be modelled."""
+class Shortlist:
+    """The best predicted `count`, of each structure only a few: for a device that can only be modelled.
+
+    A candidate that turns out to be unusable is replaced by the next one, at most `count` times.
+    """
 
     PER_STRUCTURE = 2
 
@@ -155,12 +158,25 @@ class Shortlist(_Listed):
         chosen: dict[int, int] = {}  # one candidate of each binary
         for row in landscape.by_prediction().tolist():
             structure, binary = int(landscape.structure[row]), int(landscape.binary[row])
-            if len(chosen) == count or not np.isfinite(landscape.predicted[row]):
+            if len(chosen) == 2 * count or not np.isfinite(landscape.predicted[row]):
                 break
             if binary not in chosen and per_structure[structure] < self.PER_STRUCTURE:
                 chosen[binary] = int(landscape.numbers[row])
                 per_structure[structure] += 1
-        super().__init__((*terrain.defaults, *chosen.values()))
+        self._left = list(dict.fromkeys((*terrain.defaults, *chosen.values())))
+        self._wanted = count + len(terrain.defaults)
+        self._size = min(self._wanted, len(self._left))
+
+    @property
+    def likely(self) -> int:
+        return self._size
+
+    def propose(self) -> list[int]:
+        batch, self._left, self._wanted = self._left[: self._wanted], self._left[self._wanted :], 0
+        return batch
+
+    def tell(self, number: int, time_us: float | None) -> None:
+        self._wanted += time_us is None
 
 
 class Auto:

@@ -12,10 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kt.cache.records import STATUSES
 from kt.devices.catalog import catalog
 from kt.problems import Problem
-from kt.tuner.model import predict_us
+from kt.tuner.model import METHOD, predict_us
+from kt.tuner.run_measured import STOP_ABOVE
 from kt.tuner.strategies import Auto, Exhaustive, Landscape, Random, Search, Shortlist, join, make_search
+from kt.tuner.winner import MOST_FINALISTS, WITHIN
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,13 @@ def test_shortlist_compiles_each_binary_once() -> None:
     assert len(set(_code(terrain.digits[chosen][:, :-1]).tolist())) == 7
 
 
+def test_shortlist_replaces_what_cannot_be_used() -> None:
+    terrain, _ = bowl()
+    order = run(Shortlist(terrain, 6), lambda number: None)
+    assert len(order) == 13  # the default, and each of the six replaced once
+    assert run(Shortlist(terrain, 6), lambda number: None if number == order[1] else 1.0) == order[:8]
+
+
 def test_joined_landscapes_keep_families_apart() -> None:
     left, right = Grid(np.array([[0, 1]]), np.array([2.0])).sample, Grid(np.array([[0, 1, 2]]), np.array([1.0])).sample
     both = join([left, right])
@@ -208,3 +218,12 @@ def test_auto_on_a_stored_space_of_another_kernel(stored: str, gpu: str) -> None
     results = [run(Auto(terrain, seed), lambda number: float(truth[number])) for seed in range(10)]
     assert np.mean([len(tried) for tried in results]) < 200
     assert np.mean([truth.min() / truth[tried].min() for tried in results]) > 0.92
+
+
+def test_the_page_about_it_has_the_numbers_of_the_program() -> None:
+    page = " ".join((Path(__file__).parents[2] / "docs" / "how-a-winner-is-found.md").read_text().split())
+    assert f"slower than {STOP_ABOVE:g} times the best so far" in page
+    assert f"at most {MOST_FINALISTS} and within {100 * (WITHIN - 1):.0f}% of the best" in page
+    assert f"`{METHOD}`" in page
+    assert Auto.EXPLORED * 2 == Auto.FIRST  # "The other half is drawn at random"
+    assert all(f"| `{status}` |" in page for status in STATUSES)
