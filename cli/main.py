@@ -1,6 +1,5 @@
 """`kt`: the command line's root, which knows the commands and nothing of what they do."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -82,7 +81,7 @@ def _root(
     ] = False,
 ) -> None:
     """The options of `kt` itself, and the defaults of the project that it is called in."""
-    file = find_project_file(Path.cwd())
+    file = find_project_file()
     if file is not None:
         context.default_map = for_commands(_command_names(context.command), project_defaults(file))
 

@@ -28,8 +28,12 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def find_project_file(start: Path) -> Path | None:
-    """The nearest `kt.toml` in `start` or a folder above it."""
+def find_project_file() -> Path | None:
+    """The nearest `kt.toml` in the working folder or above it; a folder that was removed meanwhile has none."""
+    try:
+        start = Path.cwd()
+    except OSError:
+        return None
     for folder in [start, *start.parents]:
         if (folder / FILE_NAME).is_file():
             return folder / FILE_NAME

@@ -168,7 +168,7 @@ def _finish(result: TuneResult, output: str | None) -> None:
         _write_table(result.shapes, output)
         return
     if output is not None:
-        note(f"{output} was left as it was: {len(without)} shapes have no result; `kt export --json` has the others")
+        note(f"{output} was left as it was, for the table is not whole; `kt export --json` writes what there is")
     if result.interrupted:
         note("interrupted; everything measured so far is in the cache, and the same command goes on from there")
         end(INTERRUPTED)

@@ -38,7 +38,7 @@ def test_it_is_found_from_a_folder_below(project: Path, kt: Command, monkeypatch
     below = project / "a" / "b"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
-    assert find_project_file(below) == project / "kt.toml"
+    assert find_project_file() == project / "kt.toml"
     assert kt("cache", "path").out == f"{project / 'cache'}\n"
 
 
@@ -78,3 +78,13 @@ def test_values_keep_their_meaning(project: Path) -> None:
     (project / "kt.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError):
         project_defaults(project / "kt.toml")
+
+
+def test_a_removed_working_folder_is_no_bug(kt: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell may stand in a folder that is gone."""
+    gone = project / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert find_project_file() is None
+    assert kt("--version").code == 0
