@@ -75,7 +75,7 @@ class LoadedModule:
 
 
 class Gpu:
-    """The GPU of this process: its figures, and the one stream that all work goes through.
+    """The GPU of this process: its figures, its CUDA context, and the one stream that all work goes through.
 
     Attributes:
         sm_count: multiprocessors.
@@ -87,15 +87,8 @@ class Gpu:
         self.device.use()
         self.sm_count: int = self.device.attributes["MultiProcessorCount"]
         self.l2_bytes: int = self.device.attributes["L2CacheSize"]
-        self._stream: Any = None
-
-    @property
-    def stream(self) -> Any:
-        """Made at first use, with the CUDA context; a stream of its own can be captured into graphs."""
-        if self._stream is None:
-            self._stream = cupy.cuda.Stream(non_blocking=True)
-            self._stream.use()
-        return self._stream
+        self.stream: Any = cupy.cuda.Stream(non_blocking=True)  # not the default one, which cannot be captured
+        self.stream.use()
 
     def memory(self) -> tuple[int, int]:
         """Free and total bytes."""

@@ -114,8 +114,8 @@ class Session:
         if definitions not in self._kernels:
             with ThreadPoolExecutor(1) as pool:
                 cubin = pool.submit(compile_reference, definitions, arch_of(self._device_index))
-                self.gpu.synchronize()
-                self._kernels[definitions] = ReferenceKernels(self.gpu, self.gpu.load(cubin.result()))
+                gpu = self.gpu
+                self._kernels[definitions] = ReferenceKernels(gpu, gpu.load(cubin.result()))
         return self._kernels[definitions]
 
     def _release(self) -> None:

@@ -67,6 +67,8 @@ class LibraryPeers:
 
     def _best(self, problem: Problem, sets: Sequence[dict[str, int]], stopwatch: Stopwatch) -> Run:
         """The fastest of the heuristic candidates, each timed as a candidate of ours is screened."""
+        if self._lt:
+            self._lt.close()
         library = self._lt = CublasLt(problem)
         best: tuple[float, Run] | None = None
         errors = ["cuBLASLt: no algorithm for this problem"]

@@ -94,21 +94,31 @@ def screen(stopwatch: Stopwatch, run: Run, sets: int, first_us: float, stop_abov
     Raises:
         TimerStuck: no sample is positive.
     """
-    long = first_us >= FIRST_RUN_SLACK_US + LEAD_BELOW_US
     if stop_early(first_us, stop_above_us, FIRST_RUN_SLACK_US):
         return measurement_of([first_us], refined=False)
     one = Sample(stopwatch.batch(run, _ONE_RUN))
-    estimate = first_us if long else _timed(stopwatch, [one], lead=one)[0]
-    if stop_early(estimate, stop_above_us, 0.0 if long else DIRECT_SLACK_US):
+    if first_us >= FIRST_RUN_SLACK_US + LEAD_BELOW_US:  # long: one run on random operands tells enough
+        return measurement_of(_timed(stopwatch, [one], lead=None), refined=False)
+    estimate = _timed(stopwatch, [one], lead=one)[0]
+    if stop_early(estimate, stop_above_us, DIRECT_SLACK_US):
         return measurement_of([estimate], refined=False)
     sample = Sample(stopwatch.batch(run, batch_shape(estimate, sets)))
-    once = estimate * sample.runs if sample.runs == 1 else _timed(stopwatch, [sample], lead=sample)[0] * sample.runs
-    if stop_early(once / sample.runs, stop_above_us):
-        return measurement_of([once / sample.runs], refined=False)
-    sample.repeats = repeats_for(once, SCREEN_SAMPLE_US)
-    count = screen_samples(once * sample.repeats, SCREEN_BUDGET_US)
-    lead = None if long else Sample(sample.batch)
-    return measurement_of(_timed(stopwatch, [sample] * count, lead), refined=False)
+    first = estimate if sample.runs == 1 else _timed(stopwatch, [sample], lead=sample)[0]
+    if stop_early(first, stop_above_us):
+        return measurement_of([first], refined=False)
+    return measurement_of(_screen_samples(stopwatch, sample, first), refined=False)
+
+
+def _screen_samples(stopwatch: Stopwatch, sample: Sample, first_us: float) -> list[float]:
+    """Microseconds per run in a few samples; the time of the first batch is one of them if it is long enough."""
+    sample_us = first_us * sample.runs
+    sample.repeats = max(sample.repeats, repeats_for(sample_us, SCREEN_SAMPLE_US))
+    count = screen_samples(first_us * sample.runs, SCREEN_BUDGET_US)
+    samples = [first_us] if sample_us >= SCREEN_SAMPLE_US else []
+    if count > len(samples):
+        lead = Sample(sample.batch)
+        samples += _timed(stopwatch, [sample] * (count - len(samples)), lead)
+    return samples
 
 
 def _timed(stopwatch: Stopwatch, samples: Sequence[Sample], lead: Sample | None) -> list[float]:
@@ -224,10 +234,10 @@ class _Field:
     def race(self, deadline: float, clock: Callable[[], float]) -> None:
         """Rounds until all are told apart or tied for good, or the time is up; `LEAST_ROUNDS` in any case."""
         last, least = self.rounds + MAX_ROUNDS, self.rounds + LEAST_ROUNDS
-        while self.running and self.rounds < last:
+        while self.entered and self.rounds < last:
             self._round()
             self._retire()
-            told_apart = settled({name: self.times[name] for name in self.running})
+            told_apart = settled({name: self.times[name] for name in self.running or self.peers})
             if self.rounds >= least and (told_apart or clock() >= deadline):
                 return
 
@@ -241,6 +251,8 @@ class _Field:
 
     def _retire(self) -> None:
         """Put those out of the running that are clearly slower than the fastest."""
+        if not self.running:
+            return
         best = fastest_first({name: self.times[name] for name in self.running})[0]
         times = self.times
         self.running = [name for name in self.running if compare(times[best], times[name]) != "slower"]

@@ -325,10 +325,12 @@ def test_a_peer_that_refuses_is_reported_and_disturbs_nobody() -> None:
     assert list(refined.measurements) == ["a"]
 
 
-def test_peers_alone_are_no_candidates() -> None:
+def test_peers_are_timed_without_candidates_too() -> None:
     gpu = SimulatedGpu()
-    refined = refine(gpu, {}, {}, 30, 0.3, gpu.clock)
+    refined = refine(gpu, {}, {"cublas": gpu.kernel("cublas", 30.0)}, 30, 0.3, gpu.clock)
     assert refined.measurements == {}
+    assert refined.peers["cublas"] == pytest.approx(30.0, rel=0.01)
+    assert refine(gpu, {}, {}, 30, 0.3, gpu.clock).peers == {}
 
 
 def test_noise_is_retried_a_bounded_number_of_times_and_then_marked() -> None:

@@ -1,0 +1,210 @@
+"""The reference and the comparisons on a real GPU, against numpy, and what they cost on large problems."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kt.problems import LAYOUTS, Problem
+from kt.tuner.messages import Candidate, Prepare, Prepared, Refine, RefineReply, Screen
+from kt.tuner.reference import compile_reference, reference_definitions
+from kt.tuner.reference_kernels import ReferenceKernels
+from kt.tuner.verify import Verifier, scalars_of_passes
+from kt.tuner.worker import Worker
+
+Naive = Callable[..., Candidate]
+STORED = {"fp32": "<f4", "tf32": "<f4", "fp64": "<f8", "fp16": "<f2", "bf16": "<u2", "int8": "|i1", "int32": "<i4"}
+LIMIT_S = 120.0
+
+
+class OnGpu:
+    """Operands, reference and verifier of one problem in this process."""
+
+    def __init__(self, problem: Problem) -> None:
+        from kt.tuner.cuda import Gpu, arch_of
+        from kt.tuner.operands import Operands
+
+        self.problem = problem
+        self.gpu = Gpu(0)
+        module = self.gpu.load(compile_reference(reference_definitions(problem), arch_of(0)))
+        self.kernels = ReferenceKernels(self.gpu, module)
+        self.operands = Operands(self.gpu, self.kernels, problem, 0, scalars_of_passes(problem))
+        self.operands.fill()
+        self.verifier = Verifier(self.gpu, self.kernels, self.operands)
+
+    def stored(self, operand: str, address: int) -> npt.NDArray[Any]:
+        """A copy of an operand as stored, [batch, rows, columns]."""
+        dtype = np.dtype(STORED[self.problem.out_dtype if operand == "c" else self.problem.dtype])
+        rows, columns = self.problem.stored_extents[operand]
+        if not self.problem.footprint(operand):
+            return np.zeros((self.problem.batch, rows, columns), dtype)
+        pitch, stride = getattr(self.problem, f"ld{operand}"), getattr(self.problem, f"stride_{operand}")
+        flat = np.frombuffer(self.gpu.read(address, self.problem.footprint(operand)), dtype)
+        strides = tuple(step * dtype.itemsize for step in (stride, pitch, 1))
+        return np.lib.stride_tricks.as_strided(flat, (self.problem.batch, rows, columns), strides).copy()
+
+    def product(self, pointers: dict[str, int]) -> npt.NDArray[np.float64]:
+        a = decoded(self.stored("a", pointers["a"]), self.problem.dtype)
+        b = decoded(self.stored("b", pointers["b"]), self.problem.dtype)
+        left = a if self.problem.layout[0] == "n" else a.transpose(0, 2, 1)
+        right = b if self.problem.layout[1] == "n" else b.transpose(0, 2, 1)
+        return np.asarray(left @ right)
+
+    def reference(self, dtype: str) -> npt.NDArray[np.float64]:
+        count = self.problem.batch * self.problem.m * self.problem.n
+        raw = self.gpu.read(self.operands.address("reference"), count * np.dtype(STORED[dtype]).itemsize)
+        return decoded(np.frombuffer(raw, STORED[dtype]), dtype).reshape(-1, self.problem.m, self.problem.n)
+
+
+def decoded(stored: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
+    if dtype == "bf16":
+        return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return stored.astype(np.float64)
+
+
+def rounded(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.float64]:
+    if dtype == "bf16":
+        bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+        return decoded(np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, np.uint16), "bf16")
+    return values.astype(STORED[dtype]).astype(np.float64)
+
+
+PROBLEMS = [
+    *(Problem(129, 65, 70, layout=layout, lda=133, ldb=140, ldc=70, beta=0.5) for layout in LAYOUTS),
+    *(Problem(100, 130, 513, dtype=dtype, layout="nt") for dtype in ("fp64", "tf32", "fp16", "bf16", "int8")),
+    Problem(65, 33, 200, batch=5, stride_a=65 * 200 + 3, stride_c=65 * 33 + 1, beta=1.0, base_alignment=4),
+    Problem(32, 32, 60_000, layout="tn"),
+    Problem(1, 3000, 700, layout="nt", dtype="bf16", base_alignment=2),
+    Problem(7, 5, 0, beta=2.0),
+    Problem(40, 70, 300, dtype="fp16", accumulator="fp16"),
+    Problem(40, 70, 300, dtype="fp16", out_dtype="fp32"),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.label.replace(" ", "-"))
+def test_the_exact_reference_equals_numpy(problem: Problem) -> None:
+    on_gpu = OnGpu(problem)
+    alpha, beta = scalars_of_passes(problem)[0]
+    on_gpu.verifier.prepare()
+    got = on_gpu.reference(problem.out_dtype)
+    on_gpu.operands.poison_c("exact", beta)
+    pointers = on_gpu.operands.pointers("exact")
+    want = alpha * on_gpu.product(pointers)
+    if beta:
+        want += beta * decoded(on_gpu.stored("c", pointers["c"]), problem.out_dtype)
+    np.testing.assert_array_equal(got, rounded(want, problem.out_dtype))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.label.replace(" ", "-"))
+def test_the_random_reference_equals_numpy_to_fp64_accuracy(problem: Problem) -> None:
+    on_gpu = OnGpu(problem)
+    pointers = on_gpu.operands.pointers(0)
+    reference, scratch = on_gpu.operands.address("reference"), on_gpu.operands.address("scratch")
+    on_gpu.kernels.multiply("true", problem, pointers, reference, scratch, (1.0, 0.0))
+    wide = {"fp64": "fp64", "int32": "int32"}.get(problem.accumulator, "fp32")
+    got, want = on_gpu.reference(wide), on_gpu.product(pointers)
+    scale = np.sqrt(max(1, problem.k))
+    np.testing.assert_allclose(got, want, rtol=1e-13 if wide == "fp64" else 1e-7, atol=scale * 1e-12)
+
+
+@contextmanager
+def seconds(what: str, most: float) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    took = time.perf_counter() - began
+    print(f"{what}: {took:.3f} s")
+    assert took < most
+
+
+@pytest.mark.parametrize(
+    ("problem", "most_exact", "most_random"),
+    [
+        (Problem(4096, 4096, 4096), 0.05, 0.05),
+        (Problem(8192, 8192, 8192, dtype="bf16", layout="nt"), 0.25, 0.35),
+        (Problem(32, 32, 524_288), 0.05, 0.05),
+        (Problem(256, 256, 524_288), 0.05, 0.05),
+        (Problem(8, 512, 500_000), 0.05, 0.05),
+        (Problem(32_768, 32_768, 64), 0.1, 0.2),
+        (Problem(802_816, 64, 147, layout="nt"), 0.1, 0.1),
+    ],
+    ids=lambda value: value.label.replace(" ", "-") if isinstance(value, Problem) else None,
+)
+def test_the_reference_is_fast_enough_for_any_shape(problem: Problem, most_exact: float, most_random: float) -> None:
+    """On a data-centre GPU; consumer GPUs have little fp64."""
+    on_gpu = OnGpu(problem)
+    reference, scratch = on_gpu.operands.address("reference"), on_gpu.operands.address("scratch")
+    for kind, pointers, most in (
+        ("exact", on_gpu.operands.pointers("exact"), most_exact),
+        ("true", on_gpu.operands.pointers(0), most_random),
+    ):
+        on_gpu.kernels.multiply(kind, problem, pointers, reference, scratch, (1.0, 0.0))
+        on_gpu.gpu.synchronize()
+        with seconds(f"{problem.label} {kind}", most):
+            on_gpu.kernels.multiply(kind, problem, pointers, reference, scratch, (1.0, 0.0))
+            on_gpu.gpu.synchronize()
+
+
+def full(worker: Worker, problem: Problem, *candidates: Candidate) -> RefineReply:
+    assert isinstance(worker.request(Prepare(problem, 1), LIMIT_S), Prepared)
+    reply = worker.request(Refine(candidates, (), 0.05), LIMIT_S)
+    assert isinstance(reply, RefineReply)
+    return reply
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(64, 64, 32_768),
+        Problem(64, 64, 524_288),
+        Problem(1, 1, 1),
+        Problem(1, 1, 0),
+        Problem(2, 3, 4, base_alignment=4),
+        Problem(500, 500, 500),
+        Problem(513, 511, 509, lda=517, ldb=523, ldc=521, base_alignment=4, alpha=1.5, beta=0.5),
+        Problem(65, 33, 200, batch=5, stride_c=65 * 33 + 1),
+        Problem(8192, 4096, 64),
+    ],
+    ids=lambda problem: problem.label.replace(" ", "-"),
+)
+def test_a_right_kernel_is_right_at_every_size(worker: Worker, naive: Naive, problem: Problem) -> None:
+    """A chain of fp32 additions as long as k is the least accurate of all right kernels."""
+    reply = full(worker, problem, naive(problem))
+    assert reply.measurements["naive"].status == "ok", reply.measurements["naive"].detail
+
+
+def test_a_kernel_that_rounds_operands_to_tf32_is_no_fp32_kernel(worker: Worker, naive: Naive) -> None:
+    problem = Problem(256, 256, 4096)
+    after = "sum = 0; for (int k = 0; k < p.k; ++k) sum += __uint_as_float(__float_as_uint(a[k]) & 0xffffe000u) * "
+    after += "b[k * p.ldb]; *c = (float)p.alpha * sum + (p.beta != 0 ? (float)p.beta * before : 0.0f);"
+    rounds = naive(problem, "tf32", AFTER=after, BEFORE="float before = i < (i64)p.m * p.n ? ((float*)p.c)[i] : 0;")
+    reply = full(worker, problem, rounds, naive(problem))
+    assert reply.measurements["tf32"].status == "wrong_result"
+    assert "random operands" in reply.measurements["tf32"].detail
+    assert reply.measurements["naive"].status == "ok"
+
+
+def test_two_runs_that_differ_are_no_result(worker: Worker, naive: Naive) -> None:
+    """Adds the last bit of a clock to one element of the random pass."""
+    problem = Problem(64, 64, 64)
+    after = "if (i == 5 && *c != rintf(*c)) *c = __uint_as_float(__float_as_uint(*c) ^ ((unsigned)clock64() >> 3 & 1));"
+    reply = full(worker, problem, naive(problem, "moody", AFTER=after))
+    moody = reply.measurements["moody"]
+    assert moody.status in ("wrong_result", "ok")  # one in two: the two clocks may agree
+    for _ in range(20):
+        if moody.status == "wrong_result":
+            break
+        moody = worker.request(Refine((naive(problem, "moody", AFTER=after),), (), 0.05), LIMIT_S).measurements["moody"]
+    assert "two runs on the same operands differ in bits" in moody.detail
+
+
+def test_errors_in_a_later_batch_and_the_last_tile_are_seen(worker: Worker, naive: Naive) -> None:
+    problem = Problem(130, 67, 40, batch=4)
+    worker.request(Prepare(problem, 0), LIMIT_S)
+    last = naive(problem, "last", AFTER="if (i == (i64)p.batch * p.m * p.n - 1) *c += 1;")
+    reply = worker.request(Screen(last, None), LIMIT_S)
+    assert reply.measurement.status == "wrong_result"
+    assert "1 of 34840 elements differ, first at (3, 129, 66)" in reply.measurement.detail
