@@ -175,12 +175,13 @@ class MeasuredRun:
                 shape.cut_short = True
                 compilation.cancel()
                 return
+            more = shape.unfinished <= shape.search.ahead and shape.propose(compilation)
             trial = shape.next_ready()
             if trial is not None:
                 shape.finish(trial, self._measure(shape, trial))
             elif shape.waiting:
                 compilation.collect(WAIT_S)
-            elif not shape.propose(compilation):
+            elif not more:
                 return
 
     def _give_up_if_hopeless(self, shape: ShapeRun) -> None:

@@ -115,6 +115,11 @@ class ShapeRun:
         return bool(self._waiting)
 
     @property
+    def unfinished(self) -> int:
+        """Candidates that are being compiled, or ready to run."""
+        return sum(map(len, self._waiting.values())) + len(self._ready)
+
+    @property
     def idle(self) -> bool:
         """Nothing is left to do until the search proposes more."""
         return not self._waiting and not self._ready
@@ -125,11 +130,11 @@ class ShapeRun:
         Raises:
             ShapeFailed: a candidate cannot be rendered, or nothing can be compiled for this problem.
         """
-        batch = self.search.propose()
+        batch = [] if self.cut_short else self.search.propose()
         for number in batch:
             if self.limit is not None and self.tried >= self.limit:
                 self.cut_short = True
-                return not self.idle
+                break
             try:
                 self._begin(self._trial(number, compilation), compilation)
             except KtError as error:

@@ -101,8 +101,13 @@ class Search(Protocol):
         """About how many candidates it will try."""
         ...
 
+    @property
+    def ahead(self) -> int:
+        """How many candidates may be without an answer when it is asked for more."""
+        ...
+
     def propose(self) -> list[int]:
-        """The next candidates, none twice; empty when the search has ended. Called when all before are told."""
+        """The next candidates, none twice. Empty with nothing left without an answer: the search has ended."""
         ...
 
     def tell(self, number: int, time_us: float | None) -> None:
@@ -111,6 +116,8 @@ class Search(Protocol):
 
 class _Listed:
     """A search that goes through a fixed order in batches."""
+
+    ahead = BATCH // 2
 
     def __init__(self, order: Iterable[int]) -> None:
         self._left = list(dict.fromkeys(order))
@@ -151,6 +158,7 @@ class Shortlist:
     """
 
     PER_STRUCTURE = 2
+    ahead = 0
 
     def __init__(self, terrain: Terrain, count: int) -> None:
         landscape = terrain.sample
@@ -185,7 +193,8 @@ class Auto:
     The model's error is larger than many differences that it predicts. So its order is shuffled by `TRUST`, of each
     structure and around each choice only a few are taken, and `EXPLORED` candidates of the first selection are drawn
     from all that the model puts within a factor `PLAUSIBLE` of its best. Then come rounds: from the fastest `CENTRES`
-    binaries every change of one parameter by one step; if none helps, changes of two parameters by one step each.
+    binaries every change of one parameter by one step; if none helps, changes of two parameters by one step each. A
+    round begins before the one before has been told whole, so that compilers and GPU have work.
 
     Args:
         starts: candidates to try besides the first selection, such as winners of similar problems.
@@ -200,9 +209,10 @@ class Auto:
     NEAR = 2  # chosen candidates that may lie within one changed parameter of a further one
     CENTRES = 3
     WITHIN = 1.10  # a centre is at most this much slower than the best
-    ROUND = 24  # candidates of one round
-    ROUNDS = 10
+    ROUND = 16  # candidates of one round
+    ROUNDS = 15
     GAIN = 0.005  # part of the time that a round must gain to count as a step forward
+    ahead = 16
 
     def __init__(self, terrain: Terrain, seed: int, *, starts: Sequence[int] = (), most: int | None = None) -> None:
         self._terrain = terrain
@@ -218,7 +228,7 @@ class Auto:
 
     @property
     def likely(self) -> int:
-        return min(len(self._terrain), self._most, self.FIRST + 4 * self.ROUND)
+        return min(len(self._terrain), self._most, self.FIRST + 7 * self.ROUND)
 
     def propose(self) -> list[int]:
         """The first selection, then rounds; a round that gains starts again with the smallest steps."""

@@ -4,6 +4,7 @@ import gzip
 import itertools
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,13 +75,17 @@ def bowl(shape: Sequence[int] = (6, 6, 4, 4, 3), error: float = 0.15) -> tuple[G
 
 
 def run(search: Search, time_of: Callable[[int], float | None]) -> list[int]:
-    """All that a search tries, in order."""
+    """All that a search tries, in order; it is asked for more as early as it allows."""
     tried: list[int] = []
-    while batch := search.propose():
-        tried += batch
-        for number in batch:
-            search.tell(number, time_of(number))
-    return tried
+    open_ones: deque[int] = deque()
+    while True:
+        while len(open_ones) <= search.ahead and (batch := search.propose()):
+            open_ones.extend(batch)
+        if not open_ones:
+            return tried
+        number = open_ones.popleft()
+        tried.append(number)
+        search.tell(number, time_of(number))
 
 
 @pytest.mark.parametrize("strategy", ["auto", "exhaustive", "random"])
