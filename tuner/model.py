@@ -31,9 +31,8 @@ from kt.devices.device import Device
 from kt.problems import Problem
 from kt.tuner.occupancy import MAX_REGISTERS, occupancy
 
-__all__ = ["METHOD", "estimate_registers", "predict_us"]
+__all__ = ["estimate_registers", "predict_us"]
 
-METHOD = "model/1"
 Numbers = npt.NDArray[np.float64]
 
 _LAUNCH_US = 1.0  # a kernel of a CUDA graph that does nothing takes 0.6-0.9 us on an H200 (measured)

@@ -10,8 +10,9 @@ from kt.devices.device import Device
 from kt.problems import Problem
 from kt.search_spaces.space import SearchSpace
 
-__all__ = ["Budget", "ShapeResult", "Strategy", "TuneRequest", "TuneResult"]
+__all__ = ["MODEL_METHOD", "Budget", "ShapeResult", "Strategy", "TuneRequest", "TuneResult"]
 
+MODEL_METHOD = "model/1"  # in place of the measuring method in keys of predictions; raised when the model changes
 Strategy = Literal["auto", "exhaustive", "random"]
 
 

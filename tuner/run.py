@@ -17,7 +17,7 @@ from kt.templates.digest import template_digest
 from kt.tuner.clock import Clock, check_budget
 from kt.tuner.cubin_cache import CubinCache
 from kt.tuner.method import METHOD_LABEL
-from kt.tuner.request import ShapeResult, TuneRequest, TuneResult
+from kt.tuner.request import MODEL_METHOD, ShapeResult, TuneRequest, TuneResult
 from kt.tuner.toolchain import check_target, toolchain
 
 if TYPE_CHECKING:
@@ -132,11 +132,7 @@ def _sources(request: TuneRequest, spaces: Iterable[SearchSpace]) -> dict[str, s
 
 
 def _method(request: TuneRequest) -> str:
-    if request.device.modelled:
-        from kt.tuner.model import METHOD
-
-        return METHOD
-    return METHOD_LABEL
+    return MODEL_METHOD if request.device.modelled else METHOD_LABEL
 
 
 def _unserved(request: TuneRequest, problem: Problem) -> str:

@@ -16,7 +16,8 @@ import pytest
 from kt.cache.records import STATUSES
 from kt.devices.catalog import catalog
 from kt.problems import Problem
-from kt.tuner.model import METHOD, predict_us
+from kt.tuner.model import predict_us
+from kt.tuner.request import MODEL_METHOD
 from kt.tuner.run_measured import STOP_ABOVE
 from kt.tuner.strategies import Auto, Exhaustive, Landscape, Random, Search, Shortlist, join, make_search
 from kt.tuner.winner import MOST_FINALISTS, WITHIN
@@ -229,6 +230,6 @@ def test_the_page_about_it_has_the_numbers_of_the_program() -> None:
     page = " ".join((Path(__file__).parents[2] / "docs" / "how-a-winner-is-found.md").read_text().split())
     assert f"slower than {STOP_ABOVE:g} times the best so far" in page
     assert f"at most {MOST_FINALISTS} and within {100 * (WITHIN - 1):.0f}% of the best" in page
-    assert f"`{METHOD}`" in page
+    assert f"`{MODEL_METHOD}`" in page
     assert Auto.EXPLORED * 2 == Auto.FIRST  # "The other half is drawn at random"
     assert all(f"| `{status}` |" in page for status in STATUSES)
