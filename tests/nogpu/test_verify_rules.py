@@ -183,7 +183,7 @@ def test_planted_errors_fail(dtype: str, k: int) -> None:
     last_column, alpha_dropped = right.copy(), np.asarray(1.5 * right, np.float64)
     last_column[:, -1] = 0
     alpha_dropped[:, 32:] = right[:, 32:]
-    one_missing = right - np.outer(a[:, -1], b[-1])
+    one_missing = np.asarray(right - np.outer(a[:, -1], b[-1]), np.float64)
     assert worst(problem, a, b, right) <= 1
     assert worst(problem, a, b, last_column) > 1
     assert worst(problem, a, b, alpha_dropped, (1.5, 0.0)) > 1
