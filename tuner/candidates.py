@@ -12,7 +12,7 @@ import numpy as np
 from kt.search_spaces.enumeration import enumerate_space
 from kt.search_spaces.names import Names
 from kt.tuner.model import predict_us
-from kt.tuner.strategies import Landscape, join
+from kt.tuner.terrain import Landscape, join
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -17,11 +17,10 @@ resources, refined by occupancy and by wave quantisation (NVIDIA, "Matrix multip
   blocks that fit at once instead of running whole waves, the tiles that are parked and added.
 
 Every argument is an array over configurations. A quantity that a family does not have takes a neutral value, so the
-model serves any family with `tile_m`, `tile_n` and `tile_k`; it has been compared with measurements only for `simt`.
+model serves any family with `tile_m`, `tile_n` and `tile_k`; its terms are those of `simt`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,10 +29,9 @@ import numpy.typing as npt
 from kt.devices.device import Device
 from kt.problems import Problem
 from kt.tuner.occupancy import MAX_REGISTERS, occupancy
+from kt.tuner.tiles import Numbers, Tiles, as_numbers, column, count_of, lay_out
 
 __all__ = ["estimate_registers", "predict_us"]
-
-Numbers = npt.NDArray[np.float64]
 
 _LAUNCH_US = 1.0  # a kernel of a CUDA graph that does nothing takes 0.6-0.9 us on an H200 (measured)
 _SECOND_LAUNCH_US = 2.0  # a kernel that needs what another one writes: launch, and draining the first
@@ -57,8 +55,8 @@ def predict_us(
         columns: parameters and derived quantities by name, arrays of one length (`Enumeration.columns`).
         registers: of a thread, from the compiler's log, one for each configuration; estimated where None.
     """
-    tiles = _tiles(problem, device, columns)
-    needed = estimate_registers(problem, columns) if registers is None else _array(registers, tiles.count)
+    tiles = lay_out(problem, columns)
+    needed = estimate_registers(problem, columns) if registers is None else as_numbers(registers, tiles.count)
     allowed = np.minimum(MAX_REGISTERS, device.registers_per_sm // (tiles.threads * tiles.min_blocks) // 8 * 8)
     resident = occupancy(device, tiles.threads, np.minimum(needed, allowed), tiles.smem_bytes).astype(float)
     spilled = np.maximum(0.0, needed - allowed)
@@ -73,93 +71,13 @@ def predict_us(
 
 def estimate_registers(problem: Problem, columns: Mapping[str, Any]) -> npt.NDArray[np.float64]:
     """Registers of a thread before any compilation: accumulators, two fragments of each operand, and addresses."""
-    count = _count(columns)
+    count = count_of(columns)
     words = max(1, int(problem.names()["sizeof_acc"]) // 4)
-    thread_m, thread_n = (_column(columns, name, count, 8) for name in ("thread_m", "thread_n"))
+    thread_m, thread_n = (column(columns, name, count, 8) for name in ("thread_m", "thread_n"))
     return words * (thread_m * thread_n + 2 * (thread_m + thread_n)) + 32
 
 
-@dataclass(frozen=True)
-class _Tiles:
-    """The configurations laid over the problem; every attribute but the first three is an array over them."""
-
-    problem: Problem
-    element_bytes: int
-    accumulator_bytes: int
-    tile_m: Numbers
-    tile_n: Numbers
-    tile_k: Numbers
-    thread_m: Numbers
-    thread_n: Numbers
-    warp_m: Numbers
-    unroll: Numbers
-    stages: Numbers
-    threads: Numbers
-    min_blocks: Numbers
-    smem_bytes: Numbers
-    split_k: Numbers
-    raster_group: Numbers
-    width_a: Numbers
-    width_b: Numbers
-    pack_a: Numbers
-    pack_b: Numbers
-    stream_k: Numbers
-
-    @property
-    def count(self) -> int:
-        return len(self.tile_m)
-
-    @property
-    def rows(self) -> Numbers:
-        return np.ceil(self.problem.m / self.tile_m)
-
-    @property
-    def columns(self) -> Numbers:
-        return np.ceil(self.problem.n / self.tile_n)
-
-    @property
-    def steps(self) -> Numbers:
-        """Steps along k of one block."""
-        return np.ceil(np.ceil(self.problem.k / self.tile_k) / self.split_k)
-
-    @property
-    def grid(self) -> Numbers:
-        return self.rows * self.columns * self.split_k * self.problem.batch
-
-
-def _tiles(problem: Problem, device: Device, columns: Mapping[str, Any]) -> _Tiles:
-    count = _count(columns)
-    names = problem.names()
-
-    def column(name: str, default: Any) -> Numbers:
-        return _column(columns, name, count, default)
-
-    tile_m, tile_n, tile_k = column("tile_m", 64), column("tile_n", 64), column("tile_k", 16)
-    thread_m, thread_n = column("thread_m", 8), column("thread_n", 8)
-    stages = np.maximum(column("stages", 2), 2)
-    size = int(problem.element_bytes["a"])
-    vector, pack_a, pack_b = column("vector_bytes", 16), column("pack_a", 0), column("pack_b", 0)
-    return _Tiles(
-        problem, size, int(names["sizeof_acc"]), tile_m, tile_n, tile_k, thread_m, thread_n,
-        column("warp_m", 8), column("unroll", 4), stages,
-        column("threads", np.maximum(32, tile_m * tile_n / (thread_m * thread_n))), column("min_blocks", 1),
-        column("smem_bytes", stages * (tile_m + tile_n) * tile_k * size),
-        np.minimum(column("split_k", 1), np.maximum(1, np.ceil(problem.k / tile_k))), column("raster_group", 1),
-        _copy_width(problem, "a", "n", vector, pack_a), _copy_width(problem, "b", "t", vector, pack_b),
-        pack_a, pack_b, column("stream_k", 0),
-    )  # fmt: skip
-
-
-def _copy_width(problem: Problem, operand: str, k_contiguous: str, vector: Numbers, packed: Numbers) -> Numbers:
-    """Elements that one copy instruction moves: one where k is contiguous, else as many as the alignment allows."""
-    size = problem.element_bytes[operand]
-    as_stored: Numbers = np.maximum(1.0, np.minimum(vector, problem.alignment(operand)) // size)
-    if problem.layout["ab".index(operand)] == k_contiguous:
-        as_stored = np.ones_like(vector)
-    return np.where(packed > 0, np.maximum(1.0, vector // size), as_stored)
-
-
-def _compute_us(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
+def _compute_us(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     """Full waves with all resident blocks, then one with what is left; the ends of a block overlap with its peers."""
     blocks = np.ceil(tiles.grid / device.sm_count)  # of the multiprocessor with the most
     full, left = np.floor(blocks / resident), blocks % resident
@@ -171,7 +89,7 @@ def _compute_us(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
     return np.where(tiles.stream_k > 0, even, cycles) / device.clock_hz * 1e6
 
 
-def _step_cycles(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
+def _step_cycles(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     """Cycles in which a multiprocessor takes each of its `resident` blocks one step further."""
     warps = tiles.threads / 32
     work = tiles.tile_k * _largest(
@@ -183,14 +101,14 @@ def _step_cycles(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
     return np.maximum(resident * work / hidden + _BARRIER / resident, _LATENCY / (tiles.stages - 1))
 
 
-def _multiply_cycles(tiles: _Tiles, device: Device) -> Numbers:
+def _multiply_cycles(tiles: Tiles, device: Device) -> Numbers:
     """Multiply-adds of one block for one k, over what a multiprocessor does per clock."""
     rates = device.simt_flops if tiles.problem.dtype in device.simt_flops else device.flops
     per_clock = rates[tiles.problem.dtype] / (2 * device.sm_count * device.clock_hz)
     return tiles.tile_m * tiles.tile_n / per_clock
 
 
-def _issue_cycles(tiles: _Tiles, warps: Numbers) -> Numbers:
+def _issue_cycles(tiles: Tiles, warps: Numbers) -> Numbers:
     """Instructions of one block for one k: multiply-adds, fragment reads, copies with their addresses, loop."""
     reads = _reads(tiles, tiles.thread_m) + _reads(tiles, tiles.thread_n)
     copies = 3 * (tiles.tile_m / tiles.width_a + tiles.tile_n / tiles.width_b) / tiles.threads
@@ -198,7 +116,7 @@ def _issue_cycles(tiles: _Tiles, warps: Numbers) -> Numbers:
     return warps * (tiles.thread_m * tiles.thread_n + reads + copies + loop) / _SCHEDULERS
 
 
-def _smem_cycles(tiles: _Tiles, warps: Numbers) -> Numbers:
+def _smem_cycles(tiles: Tiles, warps: Numbers) -> Numbers:
     """Shared-memory cycles of one block for one k: fragment reads by every warp, and the tile written once."""
     lanes_m = np.minimum(tiles.warp_m, 32)
     reads = _read_cycles(tiles, tiles.thread_m, lanes_m) + _read_cycles(tiles, tiles.thread_n, 32 / lanes_m)
@@ -207,22 +125,22 @@ def _smem_cycles(tiles: _Tiles, warps: Numbers) -> Numbers:
     return warps * reads + np.maximum(bytes_written / _SMEM_BYTES, instructions)
 
 
-def _group(tiles: _Tiles, thread: Numbers) -> Numbers:
+def _group(tiles: Tiles, thread: Numbers) -> Numbers:
     """Elements of one fragment read: at most 16 bytes."""
     return np.minimum(thread, 16 / tiles.accumulator_bytes)
 
 
-def _reads(tiles: _Tiles, thread: Numbers) -> Numbers:
+def _reads(tiles: Tiles, thread: Numbers) -> Numbers:
     return thread / _group(tiles, thread)
 
 
-def _read_cycles(tiles: _Tiles, thread: Numbers, lanes: Numbers) -> Numbers:
+def _read_cycles(tiles: Tiles, thread: Numbers, lanes: Numbers) -> Numbers:
     """A read takes a cycle per 128 distinct bytes, and at least one per 8 bytes that each of the 32 threads gets."""
     access = _group(tiles, thread) * tiles.accumulator_bytes
     return _reads(tiles, thread) * _largest(lanes * access / _SMEM_BYTES, access / 8, np.ones_like(access))
 
 
-def _memory_bytes(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
+def _memory_bytes(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     """Bytes through device memory: what each wave of blocks reads, at least every operand once, and C."""
     problem = tiles.problem
     at_once = np.minimum(resident * device.sm_count, tiles.grid)
@@ -237,7 +155,7 @@ def _memory_bytes(tiles: _Tiles, device: Device, resident: Numbers) -> Numbers:
     return read + np.where(tiles.split_k > 1, 0.0, problem.bytes - operands)
 
 
-def _rectangle(tiles: _Tiles, at_once: Numbers) -> tuple[Numbers, Numbers]:
+def _rectangle(tiles: Tiles, at_once: Numbers) -> tuple[Numbers, Numbers]:
     """Tile rows and columns that the blocks running together cover: groups of rows, columns inside a group."""
     group = np.minimum(tiles.raster_group, tiles.rows)
     columns = np.minimum(tiles.columns, np.ceil(at_once / group))
@@ -245,7 +163,7 @@ def _rectangle(tiles: _Tiles, at_once: Numbers) -> tuple[Numbers, Numbers]:
     return rows, columns
 
 
-def _l2_us(tiles: _Tiles, device: Device) -> Numbers:
+def _l2_us(tiles: Tiles, device: Device) -> Numbers:
     deep = tiles.steps * tiles.tile_k * tiles.element_bytes
     fetched = tiles.grid * (tiles.tile_m + tiles.tile_n) * deep
     readers = np.minimum(tiles.grid, device.sm_count)
@@ -254,7 +172,7 @@ def _l2_us(tiles: _Tiles, device: Device) -> Numbers:
     return time
 
 
-def _reduction_us(tiles: _Tiles, device: Device) -> Numbers:
+def _reduction_us(tiles: Tiles, device: Device) -> Numbers:
     """Split-K: partial products written and read again, then C; through L2 if they fit, else through memory."""
     problem = tiles.problem
     products = problem.m * problem.n * problem.batch
@@ -264,7 +182,7 @@ def _reduction_us(tiles: _Tiles, device: Device) -> Numbers:
     return np.where(tiles.split_k > 1, _SECOND_LAUNCH_US + (partial / rate + final) * 1e6, 0.0)
 
 
-def _packing_us(tiles: _Tiles, device: Device) -> Numbers:
+def _packing_us(tiles: Tiles, device: Device) -> Numbers:
     """Operands read and written once more, and the kernels that are launched for it."""
     problem = tiles.problem
     copied = tiles.pack_a * problem.m * problem.k + tiles.pack_b * problem.k * problem.n
@@ -282,15 +200,3 @@ def _l2_rate(device: Device) -> float:
 def _largest(*values: Numbers) -> Numbers:
     largest: Numbers = np.maximum.reduce(np.broadcast_arrays(*values))
     return largest
-
-
-def _count(columns: Mapping[str, Any]) -> int:
-    return max((np.size(values) for values in columns.values()), default=0)
-
-
-def _column(columns: Mapping[str, Any], name: str, count: int, default: Any) -> Numbers:
-    return _array(columns.get(name, default), count)
-
-
-def _array(values: Any, count: int) -> Numbers:
-    return np.broadcast_to(np.asarray(values, float), (count,))

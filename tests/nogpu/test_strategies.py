@@ -19,7 +19,8 @@ from kt.problems import Problem
 from kt.tuner.model import predict_us
 from kt.tuner.request import MODEL_METHOD
 from kt.tuner.run_measured import STOP_ABOVE
-from kt.tuner.strategies import Auto, Exhaustive, Landscape, Random, Search, Shortlist, join, make_search
+from kt.tuner.strategies import Auto, Exhaustive, Random, Search, Shortlist, make_search
+from kt.tuner.terrain import Landscape, join
 from kt.tuner.winner import MOST_FINALISTS, WITHIN
 
 
