@@ -1,6 +1,9 @@
 """`tune` with a worker and compilers that only pretend: every shape ends, and nothing that is known is done again."""
 
 import json
+import multiprocessing
+import os
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -707,6 +710,49 @@ def test_ctrl_c_keeps_what_was_measured(bench: Bench) -> None:
     rerun = bench.tune(SQUARE, TALL, ODD)
     assert [shape.cached for shape in rerun.shapes] == [True, False, False]
     assert not [values for problem, values in bench.gpu.screened if problem == TALL and values in before]
+
+
+def test_a_kill_loses_at_most_the_candidate_in_flight(bench: Bench) -> None:
+    """SIGKILL in the middle of the second shape: what was finished is kept, the rerun does the rest only."""
+    seen = bench.folder / "seen"
+
+    def truth(problem: Problem, values: Values) -> Any:
+        if problem == TALL:
+            with seen.open("a") as file:
+                file.write(json.dumps(values, sort_keys=True) + "\n")
+            if len(seen.read_text().splitlines()) == 7:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return bowl(problem, values)
+
+    bench.gpu.truth = truth
+    child = multiprocessing.get_context("fork").Process(target=bench.tune, args=(SQUARE, TALL))
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
+    before = [json.loads(line) for line in seen.read_text().splitlines()][:6]
+    bench.again()
+    rerun = bench.tune(SQUARE, TALL, ODD)
+    assert [shape.cached for shape in rerun.shapes] == [True, False, False]
+    assert all(shape.best and shape.best.complete for shape in rerun.shapes)
+    assert not [values for problem, values in bench.gpu.screened if problem == TALL and values in before]
+
+
+def test_eight_processes_share_one_cache(bench: Bench) -> None:
+    """CASES B1: all shapes present and valid, and nobody fails."""
+    problems = [Problem(256 * size, 256, 512) for size in range(1, 5)]
+    context = multiprocessing.get_context("fork")
+    children = [
+        context.Process(target=bench.tune, args=(*problems[turn % 4 :], *problems[: turn % 4])) for turn in range(8)
+    ]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(120)
+    assert [child.exitcode for child in children] == [0] * 8
+    for problem in problems:
+        stored = bench.stored(problem)
+        assert stored is not None
+        assert stored.complete
 
 
 def test_without_a_store_nothing_is_kept(bench: Bench) -> None:
