@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kt.problems import Problem
-from kt.tuner.measure import PeerUnavailable
+from kt.tuner.refinement import PeerUnavailable
 
 __all__ = ["ALGORITHMS", "Algorithm", "Cublas", "CublasLt", "Formats", "formats_of"]
 

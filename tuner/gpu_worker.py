@@ -17,7 +17,6 @@ from kt.tuner.child_process import serve
 from kt.tuner.cuda import CUDA_ERRORS, Gpu, arch_of, context_is_dead, in_words
 from kt.tuner.library_peers import LibraryPeers
 from kt.tuner.loaded_candidate import LaunchRefused
-from kt.tuner.measure import TimerStuck
 from kt.tuner.memory_plan import DoesNotFit
 from kt.tuner.messages import (
     Failure,
@@ -32,6 +31,7 @@ from kt.tuner.messages import (
 from kt.tuner.prepared_problem import ContextLost, PreparedProblem
 from kt.tuner.reference import compile_reference, reference_definitions
 from kt.tuner.reference_kernels import ReferenceKernels
+from kt.tuner.sampling import TimerStuck
 from kt.tuner.stopwatch import CudaStopwatch
 from kt.tuner.worker import DEVICE_VARIABLE
 

@@ -10,8 +10,10 @@ import numpy as np
 from kt.problems import Problem
 from kt.tuner.cublas import Algorithm, Cublas, CublasLt
 from kt.tuner.cuda import Gpu
-from kt.tuner.measure import PeerUnavailable, Run, Stopwatch, TimerStuck, screen
+from kt.tuner.measure import screen
 from kt.tuner.operands import Operands
+from kt.tuner.refinement import PeerUnavailable
+from kt.tuner.sampling import Run, Stopwatch, TimerStuck
 
 __all__ = ["LibraryPeers"]
 

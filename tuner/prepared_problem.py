@@ -18,11 +18,13 @@ from kt.tuner.arguments import gemm_arguments
 from kt.tuner.cuda import CUDA_ERRORS, Gpu, context_is_dead, in_words
 from kt.tuner.library_peers import LibraryPeers
 from kt.tuner.loaded_candidate import LaunchRefused, LoadedCandidate, Rotation
-from kt.tuner.measure import PeerUnavailable, Refined, Run, TimerStuck, refine, screen
+from kt.tuner.measure import screen
 from kt.tuner.memory_plan import DoesNotFit
 from kt.tuner.messages import Candidate, Refine, RefineReply
 from kt.tuner.operands import Operands
 from kt.tuner.reference_kernels import ReferenceKernels
+from kt.tuner.refinement import PeerUnavailable, Refined, refine
+from kt.tuner.sampling import Run, TimerStuck
 from kt.tuner.stopwatch import CudaStopwatch
 from kt.tuner.verify import Launch, Scalars, Verifier, scalars_of_passes
 

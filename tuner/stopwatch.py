@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kt.tuner.cuda import CUDA_ERRORS, Gpu, cupy
-from kt.tuner.measure import Run, Sample
+from kt.tuner.sampling import Run, Sample
 from kt.tuner.timing_rules import BatchShape
 
 __all__ = ["CudaStopwatch"]

@@ -103,6 +103,8 @@ class Verifier:
         parts = []
         if report.count:
             what = f"alpha={scalars[0]:g} beta={scalars[1]:g}, {kind} operands"
+            if kind == "random" and report.worst:
+                what += f", error up to {report.worst:.3g} times what is allowed"
             parts.append(f"{self._mismatch(report)} ({what})")
         if stray.count:
             parts.append(f"{stray.count} elements outside C were overwritten")

@@ -80,8 +80,8 @@ def test_screening_repeats_within_a_few_percent(worker: Worker, naive: Naive) ->
 def test_rotating_sets_are_cold(cubin: Callable[..., str]) -> None:
     """Reading 8 MiB from device memory takes longer than from the cache, which holds one set and not all."""
     from kt.tuner.cuda import Gpu
-    from kt.tuner.measure import Sample
     from kt.tuner.memory_plan import sets_wanted
+    from kt.tuner.sampling import Sample
     from kt.tuner.stopwatch import CudaStopwatch
     from kt.tuner.timing_rules import BatchShape
 
@@ -145,10 +145,10 @@ def test_peers_compute_the_same_product_as_the_reference(problem: Problem, peer:
     """A baseline that multiplied something else would be no baseline; judged as our own candidates are."""
     from kt.tuner.cuda import Gpu, arch_of
     from kt.tuner.library_peers import LibraryPeers
-    from kt.tuner.measure import PeerUnavailable
     from kt.tuner.operands import Operands
     from kt.tuner.reference import compile_reference, reference_definitions
     from kt.tuner.reference_kernels import ReferenceKernels
+    from kt.tuner.refinement import PeerUnavailable
     from kt.tuner.stopwatch import CudaStopwatch
     from kt.tuner.verify import Verifier, scalars_of_passes
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from kt.tuner import method
-from kt.tuner.measure import PeerUnavailable, Run, Sample, TimerStuck, refine, screen
+from kt.tuner.measure import screen
+from kt.tuner.refinement import PeerUnavailable, refine
+from kt.tuner.sampling import Run, Sample, TimerStuck
 from kt.tuner.timing_rules import (
     BatchShape,
     batch_shape,

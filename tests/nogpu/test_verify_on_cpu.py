@@ -18,12 +18,13 @@ import numpy.typing as npt
 import pytest
 
 from kt.problems import Problem
-from kt.tuner.measure import PeerUnavailable, Sample
 from kt.tuner.memory_plan import check_fits
 from kt.tuner.messages import Candidate, Refine
 from kt.tuner.operands import OUT_PATTERN, Operands
 from kt.tuner.reference import KERNELS, SOURCE, reference_definitions
 from kt.tuner.reference_kernels import NORMAL, ReferenceKernels
+from kt.tuner.refinement import PeerUnavailable
+from kt.tuner.sampling import Sample
 from kt.tuner.timing_rules import BatchShape
 from kt.tuner.verify import Verifier, decode_element, describe_mismatch, scalars_of_passes, suspect_reference
 
