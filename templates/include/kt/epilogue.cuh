@@ -11,28 +11,31 @@ struct Output {
   int m, n;         // extents
   TAcc alpha, beta;
 
+  using Element = TOut;
+  static constexpr int kWidest = max_of(1, STORE_BYTES / int(sizeof(TOut)));  // elements of the widest access
+
   __device__ __forceinline__ bool reads() const { return beta != TAcc(0); }
   __device__ __forceinline__ TOut* at(int row, int column) const { return base + row * pitch + column; }
 
-  __device__ __forceinline__ void write(TOut* target, TAcc product) const {
+  __device__ __forceinline__ TOut result(TAcc product, const TOut* before) const {
     const TAcc scaled = alpha * product;
-    *target = convert<TOut>(reads() ? scaled + beta * convert<TAcc>(*target) : scaled);
+    return convert<TOut>(reads() ? scaled + beta * convert<TAcc>(*before) : scaled);
   }
 
-  // Writes `COUNT` neighbouring elements of one row in accesses of up to `STORE_BYTES`, to which rows are aligned.
-  template <bool READS, int COUNT>
-  __device__ __forceinline__ void write_group(TOut* target, const TAcc* products) const {
-    constexpr int kWidth = max_of(1, min_of(COUNT, STORE_BYTES / int(sizeof(TOut))));
+  __device__ __forceinline__ void write(TOut* target, TAcc product) const { *target = result(product, target); }
+
+  // Writes `COUNT` neighbouring elements of one row, of which `valid` lie inside the matrix.
+  template <int COUNT>
+  __device__ __forceinline__ void write_group(TOut* target, const TAcc* products, int valid) const {
+    constexpr int kWidth = min_of(COUNT, kWidest);
     using Access = Vector<TOut, kWidth>;
 #pragma unroll
     for (int i = 0; i < COUNT; i += kWidth) {
+      if (i >= valid) return;  // rows consist of whole accesses
       Access out;
-      if constexpr (READS) out = *reinterpret_cast<const Access*>(target + i);
+      if (reads()) out = *reinterpret_cast<const Access*>(target + i);
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) {
-        const TAcc scaled = alpha * products[i + j];
-        out.at[j] = convert<TOut>(READS ? scaled + beta * convert<TAcc>(out.at[j]) : scaled);
-      }
+      for (int j = 0; j < kWidth; ++j) out.at[j] = result(products[i + j], &out.at[j]);
       *reinterpret_cast<Access*>(target + i) = out;
     }
   }

@@ -15,7 +15,7 @@ namespace kt {
 // The tile is cut into units of `kWidth` neighbouring elements. Unit u = lane + kLanes * (row + kRows * chunk) is moved
 // by thread u % THREADS in pass u / THREADS. All extents are powers of two, so the bits of the thread and of the pass
 // do not mix: every pass is the thread's first unit plus a constant.
-template <class T, class TShared, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int LOAD_BYTES, int THREADS>
+template <class T, class TShared, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int TURN_LANES, int LOAD_BYTES, int THREADS>
 struct OperandTile {
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements in 16 bytes of shared memory
   static constexpr int kRows = K_CONTIGUOUS ? BLOCK_MN : BLOCK_K;
@@ -26,8 +26,9 @@ struct OperandTile {
   static constexpr int kPitch = BLOCK_MN + kPad;
   static constexpr int kElements = kPitch * BLOCK_K;
 
-  // Threads side by side along a row: all of it, or a 32-byte sector of fp32 where the tile is turned.
-  static constexpr int kLanes = K_CONTIGUOUS ? min_of(kColumns, 8) : kColumns / kWidth;
+  // Threads side by side along a row: all of it, or TURN_LANES where the tile is turned. Eight write to shared memory
+  // without conflicts and read 32-byte sectors of fp32; 32 read whole lines, for operands that are read only once.
+  static constexpr int kLanes = K_CONTIGUOUS ? min_of(kColumns, TURN_LANES) : kColumns / kWidth;
   static constexpr int kChunks = K_CONTIGUOUS ? kColumns / kLanes : 1;
   static constexpr int kUnits = kLanes * kRows * kChunks;
   static constexpr int kPasses = cdiv(kUnits, THREADS);
@@ -173,7 +174,7 @@ __device__ __forceinline__ void for_each_product(const Multiply& multiply) {
 }
 
 template <class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int THREAD_M_, int THREAD_N_,
-          int LANES_M_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_, bool B_K_CONTIGUOUS_, bool STREAM_K_, bool PACK_A_, bool PACK_B_,
+          int LANES_M_, int STAGES_, int UNROLL_, int TURN_LANES_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_, bool B_K_CONTIGUOUS_, bool STREAM_K_, bool PACK_A_, bool PACK_B_,
           int LOAD_A_, int LOAD_B_, int STORE_, bool ASYNC_>
 struct SimtTraits {
   using TIn = TIn_;
@@ -191,8 +192,8 @@ struct SimtTraits {
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements of a 16-byte access to shared memory
   static constexpr int kGroupM = min_of(THREAD_M, kGroup), kGroupN = min_of(THREAD_N, kGroup);
 
-  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, PACK_A ? 16 : LOAD_A_, kThreads>;
-  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, PACK_B ? 16 : LOAD_B_, kThreads>;
+  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, TURN_LANES_, PACK_A ? 16 : LOAD_A_, kThreads>;
+  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, TURN_LANES_, PACK_B ? 16 : LOAD_B_, kThreads>;
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
   static constexpr int kSharedBytes = STAGES * kStageElements * int(sizeof(TShared));
 
@@ -265,45 +266,63 @@ struct SimtAccumulator {
       for (int j = 0; j < Traits::THREAD_N; ++j) at[i][j] = TAcc(0);
   }
 
-  // Writes the tile at (block_m, block_n). Tiles inside the output take whole groups; those across its edge go element
-  // by element through slots of shared memory, so that the rare case costs little code.
+  // Writes the tile at (block_m, block_n). Tiles inside the output, with beta = 0, leave the registers directly; all
+  // others go row by row through slots of shared memory, in a loop that is not unrolled: it costs little to compile.
   template <class Output>
   __device__ __forceinline__ void write(const Output& output, int block_m, int block_n, unsigned char* shared) const {
-    if (block_m + Traits::BLOCK_M <= output.m && block_n + Traits::BLOCK_N <= output.n) {
-      if (output.reads()) {
-        write_whole<true>(output, block_m, block_n);
-      } else {
-        write_whole<false>(output, block_m, block_n);
-      }
-      return;
+    const bool inside = block_m + Traits::BLOCK_M <= output.m && block_n + Traits::BLOCK_N <= output.n;
+    if (inside && !output.reads()) {
+      write_directly(output, block_m, block_n);
+    } else {
+      __syncthreads();  // others may still read their last tile
+      write_by_rows(output, block_m, block_n, reinterpret_cast<TAcc*>(shared));
     }
-    __syncthreads();  // others may still read their last tile
-    TAcc* const slots = reinterpret_cast<TAcc*>(shared) + threadIdx.x;
+  }
+
+  template <class Output>
+  __device__ __forceinline__ void write_directly(const Output& output, int block_m, int block_n) const {
+    using TOut = typename Output::Element;
+    constexpr int kWidth = min_of(Traits::kGroupN, Output::kWidest);
+    auto* const corner = output.at(block_m + m, block_n + n);
 #pragma unroll
     for (int i = 0; i < Traits::THREAD_M; ++i) {
-      const int row = block_m + m + offset_m(i);
+      auto* const row = corner + offset_m(i) * output.pitch;
 #pragma unroll
-      for (int j = 0; j < Traits::THREAD_N; ++j) slots[j * Traits::kThreads] = at[i][j];
-      if (row < output.m) {
-#pragma unroll 1
-        for (int j = 0; j < Traits::THREAD_N; ++j) {
-          const int column = block_n + n + offset_n(j);
-          if (column < output.n) output.write(output.at(row, column), slots[j * Traits::kThreads]);
-        }
+      for (int j = 0; j < Traits::THREAD_N; j += kWidth) {
+        Vector<TOut, kWidth> group;
+#pragma unroll
+        for (int x = 0; x < kWidth; ++x) group.at[x] = convert<TOut>(output.alpha * at[i][j + x]);
+        *reinterpret_cast<Vector<TOut, kWidth>*>(row + offset_n(j)) = group;
       }
     }
   }
 
-  template <bool READS, class Output>
-  __device__ __forceinline__ void write_whole(const Output& output, int block_m, int block_n) const {
-#pragma unroll
+  template <class Output>
+  __device__ __forceinline__ void write_by_rows(const Output& output, int block_m, int block_n, TAcc* shared) const {
+    using Group = Vector<TAcc, Traits::kGroupN>;
+    Group* const slots = reinterpret_cast<Group*>(shared) + threadIdx.x;
+#pragma unroll 1
     for (int i = 0; i < Traits::THREAD_M; ++i) {
-      auto* const row = output.at(block_m + m + offset_m(i), block_n + n);
 #pragma unroll
-      for (int j = 0; j < Traits::THREAD_N; j += Traits::kGroupN) {
-        output.template write_group<READS, Traits::kGroupN>(row + offset_n(j), &at[i][j]);
+      for (int row = 0; row < Traits::THREAD_M; ++row) {
+        if (row == i) put_row(row, slots);
       }
-      compiler_fence();
+      const int row = block_m + m + offset_m(i);
+      if (row >= output.m) continue;
+#pragma unroll 1
+      for (int j = 0; j < Traits::THREAD_N; j += Traits::kGroupN) {
+        const int column = block_n + n + offset_n(j);
+        const Group group = slots[j / Traits::kGroupN * Traits::kThreads];
+        output.template write_group<Traits::kGroupN>(output.at(row, column), group.at, output.n - column);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void put_row(int row, Vector<TAcc, Traits::kGroupN>* slots) const {
+#pragma unroll
+    for (int j = 0; j < Traits::THREAD_N; j += Traits::kGroupN) {
+#pragma unroll
+      for (int x = 0; x < Traits::kGroupN; ++x) slots[j / Traits::kGroupN * Traits::kThreads].at[x] = at[row][j + x];
     }
   }
 

@@ -4,57 +4,46 @@
 namespace kt {
 
 constexpr int kReduceThreads = 256;
-constexpr int kReduceLanes = 8;         // threads that share one element when there are many slices
-constexpr int kManySlices = 16;         // from here on
+constexpr int kReduceColumns = 32;
+constexpr int kReduceRows = kReduceThreads / kReduceColumns;
+constexpr int kManySlices = 16;  // from here on, threads in a column share the slices of one row instead of the rows
 
 template <class TAcc>
 __device__ __forceinline__ TAcc sum_slices(const TAcc* partial, long long stride, int first, int step, int count) {
-  constexpr int kInFlight = 4;
   TAcc sum = TAcc(0);
-  int slice = first;
-  for (; slice + (kInFlight - 1) * step < count; slice += kInFlight * step) {
-    TAcc loaded[kInFlight];
-#pragma unroll
-    for (int i = 0; i < kInFlight; ++i) loaded[i] = partial[(slice + i * step) * stride];
-#pragma unroll
-    for (int i = 0; i < kInFlight; ++i) sum += loaded[i];
-  }
-  for (; slice < count; slice += step) sum += partial[slice * stride];
+#pragma unroll 4
+  for (int slice = first; slice < count; slice += step) sum += partial[slice * stride];
   return sum;
 }
 
 template <class TAcc, class TOut>
-__device__ __forceinline__ void finish_element(const GemmArguments& args, long long element, TAcc sum) {
-  const long long per_batch = (long long)args.m * args.n;
-  const int batch = int(element / per_batch);
-  const long long inside = element - batch * per_batch;
-  const int row = int(inside / args.n);
-  const auto output = output_c<TAcc, TOut, int(sizeof(TOut))>(args, batch);
-  output.write(output.at(row, int(inside - (long long)row * args.n)), sum);
-}
+__device__ __forceinline__ void reduce_split_k(const GemmArguments& args, const TAcc* partial) {
+  __shared__ TAcc sums[kReduceRows][kReduceColumns];
+  const bool many = args.split_k >= kManySlices;
+  const int lane = int(threadIdx.x) / kReduceColumns, inside = int(threadIdx.x) % kReduceColumns;
+  const unsigned tiles_n = cdiv(args.n, kReduceColumns), tiles_m = many ? args.m : cdiv(args.m, kReduceRows);
+  const unsigned rest = blockIdx.x / tiles_n, batch = rest / tiles_m;
+  const int column = int(blockIdx.x - rest * tiles_n) * kReduceColumns + inside;
+  const int tile_m = int(rest - batch * tiles_m);
+  const int row = many ? tile_m : tile_m * kReduceRows + lane;
+  const bool valid = row < args.m && column < args.n;
 
-template <class TAcc, class TOut>
-__device__ void reduce_split_k(const GemmArguments& args, const TAcc* partial) {
-  const long long elements = (long long)args.batch * args.m * args.n;
-  if (args.split_k < kManySlices) {
-    const long long element = (long long)blockIdx.x * kReduceThreads + threadIdx.x;
-    if (element >= elements) return;
-    finish_element<TAcc, TOut>(args, element, sum_slices(partial + element, elements, 0, 1, args.split_k));
-    return;
+  TAcc sum = TAcc(0);
+  if (valid) {
+    const long long offset = ((long long)batch * args.m + row) * args.n + column;
+    const long long stride = (long long)args.batch * args.m * args.n;
+    sum = sum_slices(partial + offset, stride, many ? lane : 0, many ? kReduceRows : 1, args.split_k);
   }
-  constexpr int kElements = kReduceThreads / kReduceLanes;
-  __shared__ TAcc lanes[kReduceLanes][kElements];
-  const int lane = threadIdx.x / kElements, column = threadIdx.x % kElements;
-  const long long element = (long long)blockIdx.x * kElements + column;
-  if (element < elements) {
-    lanes[lane][column] = sum_slices(partial + element, elements, lane, kReduceLanes, args.split_k);
-  }
-  __syncthreads();
-  if (lane != 0 || element >= elements) return;
-  TAcc sum = lanes[0][column];
+  if (many) {
+    sums[lane][inside] = sum;
+    __syncthreads();
+    if (lane != 0) return;
 #pragma unroll
-  for (int i = 1; i < kReduceLanes; ++i) sum += lanes[i][column];
-  finish_element<TAcc, TOut>(args, element, sum);
+    for (int i = 1; i < kReduceRows; ++i) sum += sums[i][inside];
+  }
+  if (!valid) return;
+  const auto output = output_c<TAcc, TOut, int(sizeof(TOut))>(args, int(batch));
+  output.write(output.at(row, column), sum);
 }
 
 }  // namespace kt
