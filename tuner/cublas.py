@@ -12,7 +12,6 @@ from ctypes import POINTER, c_char_p, c_int, c_int64, c_longlong, c_size_t, c_ui
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from kt.problems import Problem
@@ -68,7 +67,7 @@ class Cublas:
     """
 
     def __init__(self) -> None:
-        self._lib = _library("libcublas.so")
+        self._lib = _library("cublas")
         self._lib.cublasGetStatusName.restype = c_char_p
         head: list[Any] = [c_void_p, c_int, c_int, c_int, c_int, c_int, c_void_p]
         operand: list[Any] = [c_void_p, c_int, c_int]
@@ -140,7 +139,7 @@ class CublasLt:
     _MAX_WORKSPACE, _ALIGNMENTS = 1, (5, 6, 7, 8)
 
     def __init__(self, problem: Problem) -> None:
-        self._lib = _library("libcublasLt.so")
+        self._lib = _library("cublasLt")
         self._lib.cublasLtGetStatusName.restype = c_char_p
         self._problem = problem
         self._owned: list[tuple[str, c_void_p]] = []
@@ -224,18 +223,17 @@ class CublasLt:
 
 @cache
 def _library(name: str) -> ctypes.CDLL:
-    """The library that CuPy finds, wherever it is installed; else the one that the dynamic linker finds."""
-    with suppress(ImportError):
-        import_module("cupy_backends.cuda.libs.cublas")
-    loaded = _mapped(name)
-    for candidate in [*loaded, f"{name}.13", f"{name}.12"]:
+    """The library from a Python wheel, a toolkit, or wherever the dynamic linker finds it."""
+    for candidate in [*_found(name), f"lib{name}.so.13", f"lib{name}.so.12"]:
         with suppress(OSError):
             return ctypes.CDLL(candidate)
-    raise PeerUnavailable(f"{name} is not installed (pip install nvidia-cublas)")
+    raise PeerUnavailable(f"lib{name} is not installed (pip install nvidia-cublas)")
 
 
-def _mapped(name: str) -> list[str]:
-    """Paths of the shared libraries in this process whose file name begins with `name`."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    paths = {line.split(maxsplit=5)[5] for line in lines if line.count("/")}
-    return sorted(path for path in paths if Path(path).name.startswith(name))
+def _found(name: str) -> list[str]:
+    """Where CUDA's own search finds the library, with what it depends on loaded; CuPy 14 brings that search along."""
+    try:
+        search = import_module("cuda.pathfinder")
+        return [search.load_nvidia_dynamic_lib(name).abs_path]
+    except (ImportError, RuntimeError):
+        return []
