@@ -85,7 +85,8 @@ def tune(args: argparse.Namespace, about: dict[str, Any]) -> None:
     shutil.rmtree(cache, ignore_errors=True)
     table = args.out / f"{args.name}-{args.dtype}-table.json"
     shared = ["--shapes", str(args.shapes), "--dtype", args.dtype, "--cache-dir", str(cache)]
-    first = run([*KT, "tune", "gemm", *shared, "-o", str(table), "--progress", "plain", *args.options], True)
+    command = [*KT, "tune", "gemm", *shared, "-o", str(table), "--progress", "plain", "--peers", "cublas"]
+    first = run([*command, *args.options], True)
     (args.out / f"{args.name}-{args.dtype}-tune.log").write_text(first["err"] + first["out"])
     print(
         first["out"][-6000:], first["err"][-2500:], f"tuned in {first['seconds']} s, exit {first['code']}", flush=True
