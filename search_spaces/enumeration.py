@@ -20,7 +20,7 @@ from kt.search_spaces.arithmetic import as_array
 from kt.search_spaces.launch import launch_limits
 from kt.search_spaces.masks import Axis, Check, Rejection, surviving_ranks
 from kt.search_spaces.names import Names, lacks_sizes, leaves
-from kt.search_spaces.space import Config, SearchSpace
+from kt.search_spaces.space import Config, SearchSpace, Value
 
 __all__ = ["MAX_COMBINATIONS", "MAX_VALID", "Enumeration", "Rejection", "enumerate_space"]
 
@@ -69,6 +69,20 @@ class Enumeration:
         rank = int(np.ravel_multi_index(places, self._shape))
         index = int(np.searchsorted(self._ranks, rank))
         return index if index < len(self._ranks) and self._ranks[index] == rank else None
+
+    def matching(self, choices: Mapping[str, Value]) -> NDArray[np.int64]:
+        """The survivors with these values of the parameters that `choices` names, ascending."""
+        offered = {**self.space.parameters, **self.space.runtime}
+        places = [
+            np.array([values.index(choices[name])]) if name in choices else np.arange(len(values))
+            for name, values in offered.items()
+        ]
+        grids = np.meshgrid(*places, indexing="ij", sparse=True)
+        ranks = np.ravel_multi_index(tuple(np.broadcast_arrays(*grids)), self._shape).ravel()
+        found = np.searchsorted(self._ranks, ranks)
+        inside = found < len(self._ranks)
+        found, ranks = found[inside], ranks[inside]
+        return found[self._ranks[found] == ranks]
 
     @cached_property
     def columns(self) -> dict[str, Grid]:

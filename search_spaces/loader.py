@@ -28,6 +28,7 @@ from kt.search_spaces.space_parts import (
     read_default,
     read_derived,
     read_launches,
+    read_starts,
 )
 
 __all__ = ["builtin_spaces", "load_space", "narrow", "resolve_spaces", "space_digest", "space_schema"]
@@ -37,7 +38,7 @@ BUILTIN = Path(__file__).resolve().parent
 MAX_PARAMETERS = 30  # numpy 1 has at most 32 dimensions, one for each parameter
 
 _NEEDED = ("op", "family", "template", "dtypes", "parameters", "default", "launches")
-_OPTIONAL = ("min_compute_capability", "runtime", "derived", "constraints", "workspace_bytes")
+_OPTIONAL = ("min_compute_capability", "runtime", "derived", "constraints", "workspace_bytes", "starts")
 _NOT_OURS = ("compile_options", "compiler_options", "options", "flags", "nvcc_flags", "nvrtc_options")
 
 
@@ -89,7 +90,7 @@ def _given_space(document: Document) -> SearchSpace:
 
 
 def space_digest(space: SearchSpace) -> str:
-    """SHA-256, hexadecimal, of all that may change which configuration wins: not comments, spacing or reasons."""
+    """SHA-256, hexadecimal, of what may change which configuration wins: not comments, spacing, reasons, starts."""
     launches = [
         [rule.kernel, *(part.text for part in (rule.grid, rule.block, rule.smem_bytes, rule.when))]
         for rule in space.launches
@@ -148,6 +149,7 @@ def _space(document: Document) -> SearchSpace:
         constraints=read_constraints(document, scope),
         launches=read_launches(document, scope),
         workspace_bytes=scope.expression(("workspace_bytes",), data.get("workspace_bytes", 0)),
+        starts=read_starts(document, offered),
         source=document.path,
     )
     _check_default(document, space)

@@ -42,7 +42,10 @@ def narrow_by(space: SearchSpace, document: Document) -> SearchSpace:
     runtime = _other_values(document, "runtime", space.runtime, space.parameters)
     offered = {**parameters, **runtime}
     constraints = space.constraints + read_constraints(document, Scope(document, offered, space.derived))
-    narrowed = replace(space, parameters=parameters, runtime=runtime, constraints=constraints, source=document.path)
+    starts = tuple(start for start in space.starts if all(value in offered[name] for name, value in start.items()))
+    narrowed = replace(
+        space, parameters=parameters, runtime=runtime, constraints=constraints, starts=starts, source=document.path
+    )
     asked = {**space.default, **read_default(document, offered)}
     return replace(narrowed, default=_default(document, narrowed, asked))
 

@@ -60,6 +60,12 @@ def _properties() -> dict[str, Any]:
             ),
         },
         "workspace_bytes": _EXPRESSION,
+        "starts": {
+            "type": "array",
+            "items": _map(
+                {"type": ["integer", "string"]}, "choices that have won elsewhere; a search tries them first"
+            ),
+        },
     }
 
 

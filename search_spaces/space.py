@@ -101,6 +101,8 @@ class SearchSpace:
             is checked per problem, the others once per compile signature and device.
         launches: the kernel launches, in order.
         workspace_bytes: device memory that one launch sequence needs besides the operands.
+        starts: partial choices that have won elsewhere; a search tries the best predicted completions of each first.
+            They decide nothing but the order of a search.
         source: where the space was read from, for messages.
     """
 
@@ -116,6 +118,7 @@ class SearchSpace:
     constraints: tuple[Constraint, ...]
     launches: tuple[LaunchRule, ...]
     workspace_bytes: Expression
+    starts: tuple[Mapping[str, Value], ...] = ()
     source: str = ""
 
     @property

@@ -79,16 +79,28 @@ def _word(document: Document, keys: tuple[Key, ...], value: Any) -> str:
 
 def read_default(document: Document, offered: Choices) -> dict[str, Value]:
     """The values under `default`, each among those offered; the file may leave some out."""
-    found = mapping(document, ("default",), document.data.get("default", {}), "every parameter to one of its values")
-    check_keys(document, ("default",), found, offered)
+    return _choices(document, ("default",), document.data.get("default", {}), offered)
+
+
+def _choices(document: Document, keys: tuple[str | int, ...], row: Any, offered: Choices) -> dict[str, Value]:
+    """One value for each parameter that `row` names, among those offered."""
+    found = mapping(document, keys, row, "parameters to one of their values")
+    check_keys(document, keys, found, offered)
     for name, value in found.items():
         if isinstance(value, bool | float | list | dict | None) or value not in offered[name]:
-            shown = describe(document, ("default", name), value)
+            shown = describe(document, (*keys, name), value)
             listed = ", ".join(str(item) for item in offered[name])
-            raise fail(
-                document, ("default", name), f"is {shown}; the values of {name} are {listed}", "choose one of them"
-            )
+            raise fail(document, (*keys, name), f"is {shown}; the values of {name} are {listed}", "choose one of them")
     return dict(found)
+
+
+def read_starts(document: Document, offered: Choices) -> tuple[dict[str, Value], ...]:
+    """The rows under `starts`, each naming some parameters with one of their values."""
+    rows = document.data.get("starts", [])
+    if not isinstance(rows, list):
+        shown = describe(document, ("starts",), rows)
+        raise fail(document, ("starts",), f"is {shown}; it must be a list of {{parameter: value, …}}")
+    return tuple(_choices(document, ("starts", index), row, offered) for index, row in enumerate(rows))
 
 
 def read_derived(document: Document, scope: Scope, taken: Choices) -> dict[str, Expression]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ __all__ = ["Candidates", "nothing_valid"]
 
 # Parameters that decide how the problem is cut up; candidates that agree in them differ in details only.
 STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", "pack_a", "pack_b")
+COMPLETIONS = 3  # of one start
 SAMPLE = 60_000  # candidates of a family that the model is asked about at first; it takes 40 ms for as many
 
 
@@ -71,6 +73,13 @@ class Candidates:
     def defaults(self) -> tuple[int, ...]:
         """The default configurations of the families, as far as they are valid here."""
         return self._defaults
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Of each of the spaces' starts the completions that the model likes best; best predicted first."""
+        parts = [self._family_starts(family) for family in range(len(self.spaces))]
+        chosen = join(parts)
+        return tuple(dict.fromkeys(chosen.numbers[chosen.by_prediction()].tolist()))
 
     @property
     def sample(self) -> Landscape:
@@ -144,6 +153,26 @@ class Candidates:
         for name in names:
             code = code * len(offered[name]) + _positions(choices[name], offered[name])
         return code * len(self.spaces) + self.spaces.index(found.space)
+
+    def _family_starts(self, family: int) -> Landscape:
+        """The best predicted completions of each start, each of another structure."""
+        found = self.enumerations[family]
+        matching = [found.matching(start) for start in found.space.starts]
+        rows = np.concatenate([*matching, np.zeros(0, np.int64)])
+        if not len(rows):
+            return join([])
+        landscape = self._landscape(family, rows)
+        of_start = np.repeat(np.arange(len(matching)), [len(part) for part in matching])
+        left = Counter[int]()
+        seen: set[tuple[int, int]] = set()
+        chosen = []
+        for row in landscape.by_prediction().tolist():
+            start, structure = int(of_start[row]), int(landscape.structure[row])
+            if left[start] < COMPLETIONS and (start, structure) not in seen:
+                left[start] += 1
+                seen.add((start, structure))
+                chosen.append(row)
+        return landscape.part(np.array(chosen, np.int64))
 
     def _default(self, family: int) -> int | None:
         """The family's default configuration; where its run-time choices are not valid here, the nearest valid ones."""

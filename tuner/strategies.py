@@ -120,9 +120,10 @@ class Shortlist:
 class Auto:
     """The best predicted of many kinds, then steps from the best measured ones until no step helps.
 
-    The model's error is larger than many differences that it predicts. So its order is shuffled by `TRUST`, of each
-    structure and around each choice only a few are taken, and `EXPLORED` candidates of the first selection are drawn
-    from all that the model puts within a factor `PLAUSIBLE` of its best. Then come rounds: from the fastest `CENTRES`
+    First come the defaults, winners of similar problems, and the completions of the spaces' starts. The model's error is
+    larger than many differences that it predicts; so for what it chooses itself, its order is shuffled by `TRUST`, of
+    each structure and around each choice only a few are taken, and half is drawn from all that it puts within a factor
+    `PLAUSIBLE` of its best. Then come rounds: from the fastest `CENTRES`
     binaries every change of one parameter by one step; if none helps, changes of two parameters by one step each. A
     round begins before the one before has been told whole, so that compilers and GPU have work.
 
@@ -131,8 +132,9 @@ class Auto:
         most: candidates in all, for problems whose runs take long.
     """
 
-    FIRST = 48  # candidates of the first selection
-    EXPLORED = 24  # of them, drawn at random
+    FIRST = 56  # candidates of the first selection
+    STARTS = 40  # of them, completions of the spaces' starts
+    OWN = 16  # and at least so many that the model chooses
     TRUST = 0.12  # standard deviation of the model's relative error, as it is taken to be
     PLAUSIBLE = 2.0
     PER_STRUCTURE = 3
@@ -179,32 +181,34 @@ class Auto:
             self._times[number] = time_us
 
     def _start(self) -> list[int]:
-        given = list(dict.fromkeys((*self._terrain.defaults, *self._starts)))
+        given = list(dict.fromkeys((*self._terrain.defaults, *self._starts, *self._terrain.starts[: self.STARTS])))
+        own = max(self.OWN, self.FIRST - len(given))
         landscape = self._terrain.sample
         order = self._by_expectation(landscape)
         taken = np.isin(landscape.numbers, given)
-        chosen = np.flatnonzero(taken).tolist()
-        per_structure = Counter(landscape.structure[chosen].tolist())
+        known = np.flatnonzero(taken).tolist()
+        per_structure = Counter(landscape.structure[known].tolist())
+        chosen: list[int] = []
         for row in order.tolist():
             structure = int(landscape.structure[row])
-            if len(chosen) >= self.FIRST - self.EXPLORED:
+            if len(chosen) >= own // 2:
                 break
             if (
                 not taken[row]
                 and per_structure[structure] < self.PER_STRUCTURE
-                and not self._crowded(landscape, row, chosen)
+                and not self._crowded(landscape, row, known + chosen)
             ):
                 chosen.append(row)
                 per_structure[structure] += 1
-        rows = chosen + self._explored(landscape, order, chosen)
+        rows = chosen + self._explored(landscape, order, known + chosen, own - len(chosen))
         self._note(landscape, rows)
         return list(dict.fromkeys((*given, *landscape.numbers[rows].tolist())))
 
-    def _explored(self, landscape: Landscape, order: Indices, chosen: list[int]) -> list[int]:
+    def _explored(self, landscape: Landscape, order: Indices, chosen: list[int], count: int) -> list[int]:
         """Rows drawn from all that are plausible, in the order of expectation."""
         plausible = landscape.predicted <= self.PLAUSIBLE * landscape.predicted.min(initial=np.inf)
         plausible[chosen] = False
-        drawn = self._random.permutation(np.flatnonzero(plausible))[: max(0, self.FIRST - len(chosen))]
+        drawn = self._random.permutation(np.flatnonzero(plausible))[: max(0, count)]
         rows: list[int] = order[np.isin(order, drawn)].tolist()
         return rows
 

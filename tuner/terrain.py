@@ -39,6 +39,10 @@ class Landscape:
     def __len__(self) -> int:
         return len(self.numbers)
 
+    def part(self, rows: Indices) -> Landscape:
+        """The candidates in these rows."""
+        return Landscape(**{name: column[rows] for name, column in vars(self).items()})
+
     def by_prediction(self) -> Indices:
         """Row numbers, best predicted first; equal predictions in their own order."""
         return np.argsort(self.predicted, kind="stable").astype(np.int64)
@@ -66,6 +70,11 @@ class Terrain(Protocol):
     @property
     def defaults(self) -> tuple[int, ...]:
         """The default configurations of the families."""
+        ...
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Completions of the spaces' starts, best predicted first."""
         ...
 
     @property

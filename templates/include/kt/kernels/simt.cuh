@@ -15,7 +15,7 @@ namespace kt {
 // The tile is cut into units of `kWidth` neighbouring elements. Unit u = lane + kLanes * (row + kRows * chunk) is moved
 // by thread u % THREADS in pass u / THREADS. All extents are powers of two, so the bits of the thread and of the pass
 // do not mix: every pass is the thread's first unit plus a constant.
-template <class T, class TShared, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int TURN_LANES, int LOAD_BYTES, int THREADS>
+template <class T, class TShared, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int LOAD_BYTES, int THREADS>
 struct OperandTile {
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements in 16 bytes of shared memory
   static constexpr int kRows = K_CONTIGUOUS ? BLOCK_MN : BLOCK_K;
@@ -26,9 +26,8 @@ struct OperandTile {
   static constexpr int kPitch = BLOCK_MN + kPad;
   static constexpr int kElements = kPitch * BLOCK_K;
 
-  // Threads side by side along a row: all of it, or TURN_LANES where the tile is turned. Eight write to shared memory
-  // without conflicts and read 32-byte sectors of fp32; 32 read whole lines, for operands that are read only once.
-  static constexpr int kLanes = K_CONTIGUOUS ? min_of(kColumns, TURN_LANES) : kColumns / kWidth;
+  // Threads side by side along a row: all of it, or a 32-byte sector of fp32 where the tile is turned.
+  static constexpr int kLanes = K_CONTIGUOUS ? min_of(kColumns, 8) : kColumns / kWidth;
   static constexpr int kChunks = K_CONTIGUOUS ? kColumns / kLanes : 1;
   static constexpr int kUnits = kLanes * kRows * kChunks;
   static constexpr int kPasses = cdiv(kUnits, THREADS);
@@ -174,7 +173,7 @@ __device__ __forceinline__ void for_each_product(const Multiply& multiply) {
 }
 
 template <class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int THREAD_M_, int THREAD_N_,
-          int LANES_M_, int STAGES_, int UNROLL_, int TURN_LANES_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_, bool B_K_CONTIGUOUS_, bool STREAM_K_, bool PACK_A_, bool PACK_B_,
+          int LANES_M_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_, bool B_K_CONTIGUOUS_, bool STREAM_K_, bool PACK_A_, bool PACK_B_,
           int LOAD_A_, int LOAD_B_, int STORE_, bool ASYNC_>
 struct SimtTraits {
   using TIn = TIn_;
@@ -192,8 +191,8 @@ struct SimtTraits {
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements of a 16-byte access to shared memory
   static constexpr int kGroupM = min_of(THREAD_M, kGroup), kGroupN = min_of(THREAD_N, kGroup);
 
-  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, TURN_LANES_, PACK_A ? 16 : LOAD_A_, kThreads>;
-  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, TURN_LANES_, PACK_B ? 16 : LOAD_B_, kThreads>;
+  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, PACK_A ? 16 : LOAD_A_, kThreads>;
+  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, PACK_B ? 16 : LOAD_B_, kThreads>;
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
   static constexpr int kSharedBytes = STAGES * kStageElements * int(sizeof(TShared));
 
