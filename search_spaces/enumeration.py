@@ -6,6 +6,7 @@ about combinations that an earlier one rejects. How that is done without walking
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,16 +74,19 @@ class Enumeration:
     def matching(self, choices: Mapping[str, Value]) -> NDArray[np.int64]:
         """The survivors with these values of the parameters that `choices` names, ascending."""
         offered = {**self.space.parameters, **self.space.runtime}
-        places = [
-            np.array([values.index(choices[name])]) if name in choices else np.arange(len(values))
-            for name, values in offered.items()
-        ]
-        grids = np.meshgrid(*places, indexing="ij", sparse=True)
-        ranks = np.ravel_multi_index(tuple(np.broadcast_arrays(*grids)), self._shape).ravel()
-        found = np.searchsorted(self._ranks, ranks)
-        inside = found < len(self._ranks)
-        found, ranks = found[inside], ranks[inside]
-        return found[self._ranks[found] == ranks]
+        each, first = self.total, 0
+        leading = list(itertools.takewhile(choices.__contains__, offered))
+        for name in leading:  # what agrees in the leading parameters stands in one piece
+            each //= len(offered[name])
+            first += each * offered[name].index(choices[name])
+        begin, end = np.searchsorted(self._ranks, [first, first + each]).tolist()
+        found = np.arange(begin, end, dtype=np.int64)
+        for name in [name for name in offered if name not in leading]:
+            each //= len(offered[name])
+            if name in choices:
+                places = self._ranks[found] // each % len(offered[name])
+                found = found[places == offered[name].index(choices[name])]
+        return found
 
     @cached_property
     def columns(self) -> dict[str, Grid]:

@@ -3,6 +3,7 @@
 import itertools
 import resource
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kt.devices.device import Device
@@ -158,6 +159,36 @@ def test_equals_brute_force(monkeypatch: pytest.MonkeyPatch, space: SearchSpace,
             enumerate_space(space, names)
     else:
         check_against_brute_force(space, names)
+
+
+@settings(max_examples=150, deadline=None)
+@given(spaces(), st.data(), st.integers(0, 5))
+def test_matching_equals_brute_force(space: SearchSpace, data: st.DataObject, k: int) -> None:
+    """The survivors with given choices, whichever parameters are named, are those that a walk over all finds."""
+    offered = {**space.parameters, **space.runtime}
+    named = data.draw(st.lists(st.sampled_from(list(offered)), unique=True))
+    choices = {name: data.draw(st.sampled_from(offered[name])) for name in named}
+    try:
+        found = enumerate_space(space, {"k": k, "limit": 3})
+    except InputError:  # a division by zero
+        assume(False)
+    expected = [i for i in range(len(found)) if choices.items() <= found.config(i).as_dict().items()]
+    assert found.matching(choices).tolist() == expected
+
+
+def test_matching_of_few_choices_holds_survivors_only(gemm: SearchSpace) -> None:
+    """A start may leave nearly everything open: time and memory follow the survivors, not the combinations."""
+    wide = replace(gemm, runtime={"split_k": tuple(range(1, 1001)), "group": (1, 2, 4, 8)})
+    wide = replace(wide, constraints=(*wide.constraints, Constraint(parse("split_k == 7 and group == 2"), "few")))
+    found = enumerate_space(wide, {**DEVICE, **PROBLEM})
+    assert found.total > 2**31
+    tracemalloc.start()
+    try:
+        assert len(found.matching({})) == len(found.matching({"group": 2})) == len(found)
+        assert len(found.matching({"tile_m": 64, "split_k": 8})) == 0
+        assert tracemalloc.get_traced_memory()[1] < 100 * len(found)
+    finally:
+        tracemalloc.stop()
 
 
 def test_real_gemm_space_equals_brute_force(gemm: SearchSpace) -> None:
