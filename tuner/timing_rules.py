@@ -107,7 +107,8 @@ def compare(best: Sequence[float], other: Sequence[float]) -> Verdict:
     """How `other` stands to `best`, from samples that were taken in the same rounds.
 
     "slower": the ratio is above 1 by more than a tie, and the interval says so too. "tied": the whole interval lies
-    within a tie of 1, so more rounds would change nothing. "open": more rounds could tell.
+    within a tie of 1. An interval that is itself no wider than a tie has nothing more to tell: then the median decides.
+    "open": more rounds could tell.
     """
     rounds = min(len(best), len(other))
     if rounds < MIN_ROUNDS:
@@ -116,7 +117,11 @@ def compare(best: Sequence[float], other: Sequence[float]) -> Verdict:
     low, high = ratio_interval(ratios)
     if low > 1 + TIE:
         return "slower"
-    return "tied" if low >= 1 - TIE and high <= 1 + TIE else "open"
+    if low >= 1 - TIE and high <= 1 + TIE:
+        return "tied"
+    if high - low > TIE:
+        return "open"
+    return "tied" if statistics.median(ratios) <= 1 + TIE else "slower"
 
 
 def tied_at_the_end(best: Sequence[float], other: Sequence[float]) -> bool:

@@ -235,6 +235,15 @@ def test_verdicts() -> None:
     assert compare(best[:4], [200.0] * 4) == "open", "too few rounds to say"
 
 
+@pytest.mark.parametrize(("median", "verdict"), [(1.004, "tied"), (1.006, "slower")])
+def test_an_interval_no_wider_than_a_tie_is_decided_by_its_median(median: float, verdict: str) -> None:
+    """A candidate right at the border of a tie does not keep the race going for nothing."""
+    ratios = [median + method.TIE * (step / 10 - 0.5) for step in range(11)]
+    low, high = ratio_interval(ratios)
+    assert low < 1 + method.TIE < high
+    assert compare([1.0] * 11, ratios) == verdict
+
+
 def test_paired_samples_tell_apart_what_medians_alone_would_not() -> None:
     """Clocks drift by 20% during the rounds; the pairs still show which one is 2% slower."""
     drift = [1 + 0.2 * math.sin(i) for i in range(12)]
