@@ -11,6 +11,7 @@ import pytest
 
 from kt.devices.catalog import catalog
 from kt.problems import Problem
+from kt.problems.shapes_file import load_shapes
 from kt.search_spaces.loader import builtin_spaces, load_space
 from kt.search_spaces.space import SearchSpace
 from kt.tuner import candidates as candidates_module
@@ -92,6 +93,38 @@ def test_the_estimate_grows_with_the_work_and_keeps_to_the_budget(space: SearchS
     assert small < large
     assert plan(request(space, Problem(16384, 16384, 16384), budget=Budget(seconds=3.0))).seconds == 3.0
     assert plan(request(space, budget=Budget(evaluations=7))).shapes[0].evaluations == 7
+
+
+def test_a_list_of_candidates_is_compiled_whole(space: SearchSpace) -> None:
+    """Exhaustive and random compile every binary, as far as the budget goes; it does not matter that they hand out
+    their candidates in batches."""
+    for strategy in ("exhaustive", "random"):
+        assert plan(request(space, strategy=strategy)).kernels == 2 * 9
+        assert plan(request(space, strategy=strategy, budget=Budget(evaluations=7))).kernels == 7
+    builtin = TuneRequest([SQUARE], builtin_spaces(), H200, strategy="exhaustive")
+    planned = plan(builtin)
+    assert planned.kernels == sum(family.binaries for family in planned.shapes[0].families) > 10_000
+
+
+def test_a_budget_of_candidates_bounds_the_kernels(space: SearchSpace) -> None:
+    assert plan(request(space, budget=Budget(evaluations=7))).kernels <= 7
+
+
+def test_more_compilers_take_less_time() -> None:
+    few, many = (
+        plan(TuneRequest([SQUARE], builtin_spaces(), H200, compilers=compilers)).seconds for compilers in (2, 16)
+    )
+    assert 4 < few / many <= 8
+
+
+def test_the_estimate_is_right_to_a_factor_of_two() -> None:
+    """The run that the constants come from: 44 shapes on an H200 with 16 compilers took 285 s and 4,033 kernels."""
+    shapes = load_shapes(Path(__file__).parents[2] / "benchmarks" / "bench.yaml", dtype="fp32")
+    assert len(shapes) == 44
+    planned = plan(TuneRequest(shapes, builtin_spaces(), H200, compilers=16))
+    assert 0.5 < planned.seconds / 285 < 2
+    assert 0.5 < planned.kernels / 4033 < 2
+    assert 0.8 < sum(shape.evaluations for shape in planned.shapes) / (44 * 105) < 1.25
 
 
 class Compilers:
