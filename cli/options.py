@@ -69,7 +69,7 @@ Templates = Annotated[
     typer.Option("--templates", metavar="DIR", help="Folder searched for templates before the built-in ones."),
 ]
 Strategy = Annotated[
-    StrategyName, typer.Option(help="auto: best predicted first, then around the best measured. exhaustive. random.")
+    StrategyName, typer.Option(help="auto: the most promising, then around the best measured. exhaustive. random.")
 ]
 Budget = Annotated[
     str | None, typer.Option(metavar="LIMIT", help="Time of the run (60s, 5m, 1h) or candidates a shape (500).")

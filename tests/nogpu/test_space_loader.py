@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from kt.search_spaces.loader import (
 )
 from kt.search_spaces.narrowing import NARROWING_KEYS
 from kt.search_spaces.scope import _GIVEN
-from kt.search_spaces.space import Config, SearchSpace
+from kt.search_spaces.space import Config, SearchSpace, Value
 
 DOCS = Path(__file__).parents[2] / "docs" / "search-spaces.md"
 
@@ -115,6 +116,13 @@ def test_optional_parts_may_be_left_out(load: Any) -> None:
     assert space.workspace_bytes.evaluate({}) == 0
 
 
+def test_starts_name_some_choices(load: Any) -> None:
+    """Each start has the choices of its row, run-time parameters among them; none is fine, and so is an empty list."""
+    rows = "starts:\n  - {tile_m: 128, copy: cp.async}\n  - {split_k: 4}\n"
+    assert load(SPACE + rows).starts == ({"tile_m": 128, "copy": "cp.async"}, {"split_k": 4})
+    assert load(SPACE + "starts: []\n").starts == load(SPACE).starts == ()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message", "advice"),
     [
@@ -161,6 +169,23 @@ def test_optional_parts_may_be_left_out(load: Any) -> None:
         ("{tile_m: 64, ", "{tile_mm: 64, tile_m: 64, ", "default.tile_mm is not a known key; did you mean tile_m?", ""),
         ("tile_m: 64, tile_n: 64, thread: 4", "tile_m: 128, tile_n: 128, thread: 2",
          "default breaks the constraint `threads <= 1024`: a block has", "valid"),
+        # starts
+        ("derived:", "starts: 64\nderived:", "space.yaml:14:9: starts is 64; it must be a list of {parameter", ""),
+        ("derived:", "starts: {tile_m: 64}\nderived:", "space.yaml:14:9: starts is a mapping; it must be a list", ""),
+        ("derived:", "starts:\n  - {tile_m: 64}\n  - 64\nderived:",
+         "space.yaml:16:5: starts[1] is 64; it must map parameters to one of their values", ""),
+        ("derived:", "starts:\n  - {tile_m: 64}\n  - {tile_m: 64, split: 2}\nderived:",
+         "space.yaml:16:18: starts[1].split is not a known key; did you mean split_k?",
+         "copy, split_k, thread, tile_m, tile_n"),
+        ("derived:", "starts:\n  - {threads: 64}\nderived:", "space.yaml:15:6: starts[0].threads is not a known", ""),
+        ("derived:", "starts:\n  - {tile_m: 64, tile_n: 48}\nderived:",
+         "space.yaml:15:26: starts[0].tile_n is 48; the values of tile_n are 32, 64, 128", "choose"),
+        ("derived:", "starts:\n  - {split_k: 3}\nderived:",
+         "space.yaml:15:15: starts[0].split_k is 3; the values of split_k are 1, 2, 4", "choose"),
+        ("derived:", "starts:\n  - {copy: tma}\nderived:",
+         "space.yaml:15:12: starts[0].copy is the text tma; the values of copy are plain, cp.async", "choose"),
+        ("derived:", "starts:\n  - {tile_m: [64]}\nderived:",
+         "space.yaml:15:14: starts[0].tile_m is a list; the values of tile_m are", "choose"),
         # expressions
         ("require: threads <= 1024", "require: thraeds <= 1024",
          "space.yaml:18:15: constraints[0].require: `thraeds <= 1024` names thraeds, which is not known; did you mean"
@@ -241,12 +266,13 @@ def test_given_names_are_those_of_problem_and_device() -> None:
 
 
 def test_digest_covers_what_matters_only(load: Any) -> None:
-    """Comments, spacing and reasons keep the digest; values, rules and launches change it."""
+    """Comments, spacing, reasons and starts keep the digest; values, rules and launches change it."""
     digest = space_digest(load(SPACE))
     for old, new in (
         ("op: gemm", "# a comment\nop:   gemm"),
         ("threads <= 1024,", "'threads   <=  1024',"),
         ("whole warps", "full warps"),
+        ("derived:", "starts: [{tile_m: 128, thread: 8}]\nderived:"),
     ):
         assert space_digest(load(replaced(old, new))) == digest
     for old, new in (
@@ -276,9 +302,11 @@ def test_schema_is_valid_and_accepts_spaces(load: Any) -> None:
     schema = json.loads(json.dumps(space_schema()))
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
-    load(SPACE)
+    load(SPACE + "starts:\n  - {tile_m: 128, copy: cp.async}\n  - {split_k: 4}\n")
     for path in [*BUILTIN.glob("*/*.yaml"), Path("space.yaml")]:
         validator.validate(read_yaml(path).data)
+    for starts in (64, {"tile_m": 64}, [64], [{"tile_m": [64]}], [{"tile-m": 64}]):
+        assert not validator.is_valid({**read_yaml("space.yaml").data, "starts": starts}), starts
     validator.validate({"family": "simt", "parameters": {"tile_m": [64]}, "constraints": []})
     assert not validator.is_valid({"family": "simt", "launches": []})
     assert not validator.is_valid({"op": "gemm", "template": "x", "family": "simt"})
@@ -333,6 +361,28 @@ def test_narrowing_replaces_lists_and_appends_constraints(builtin: SearchSpace) 
 
 
 @pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("constraints: [{require: threads >= 128, reason: x}]", [0, 1, 2]),
+        ("parameters: {tile_n: [64]}", [0, 1, 2]),
+        ("parameters: {tile_m: [32, 64]}", [1, 2]),
+        ("parameters: {tile_m: [64, 128], copy: [plain]}", [0, 2]),
+        ("runtime: {split_k: [1, 2]}", [0, 1]),
+        ("parameters: {tile_m: [96], copy: [plain]}\nruntime: {split_k: [1]}", []),
+    ],
+)
+def test_narrowing_drops_starts_that_are_no_longer_offered(builtin: SearchSpace, text: str, kept: list[int]) -> None:
+    """A start stays, whole and in its place, if each of its values does."""
+    starts: list[dict[str, Value]] = [
+        {"tile_m": 128, "thread": 8},
+        {"tile_m": 32, "copy": "cp.async"},
+        {"tile_m": 64, "split_k": 4},
+    ]
+    space = narrowed(replace(builtin, starts=tuple(starts)), text)
+    assert space.starts == tuple(starts[row] for row in kept)
+
+
+@pytest.mark.parametrize(
     ("text", "default"),
     [
         ("parameters: {tile_m: [32, 128]}", {"tile_m": 32}),
@@ -370,6 +420,7 @@ def test_default_of_a_narrowed_space(builtin: SearchSpace, text: str, default: d
         ("constraints: [{require: threads > 9999, reason: x}]", "the file leaves no valid configuration"),
         ("constraints: [{require: thraeds > 9, reason: x}]", "did you mean threads?"),
         ("launches: []", "launches is not a known key"),
+        ("starts: []", "starts is not a known key"),
         ("dtypes: [fp32]", "dtypes is not a known key"),
         ("compile_options: []", "compile_options is refused in a search space"),
     ],

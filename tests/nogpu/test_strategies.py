@@ -6,7 +6,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 from kt.cache.records import STATUSES
 from kt.devices.catalog import catalog
 from kt.problems import Problem
+from kt.tuner.candidates import COMPLETIONS
 from kt.tuner.model import predict_us
 from kt.tuner.request import MODEL_METHOD
 from kt.tuner.run_measured import STOP_ABOVE
@@ -32,6 +33,7 @@ class Grid:
     predicted: np.ndarray
     defaults: tuple[int, ...] = ()
     structure_digits: int = 2
+    starts: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.digits)
@@ -160,6 +162,32 @@ def test_auto_takes_starts_and_keeps_to_its_limit() -> None:
     assert len(tried) == 60
 
 
+@pytest.mark.parametrize(("offered", "taken", "own"), [(60, Auto.STARTS, Auto.OWN), (5, 5, Auto.FIRST - 1 - 2 - 5)])
+def test_auto_tries_the_starts_of_the_spaces_first(offered: int, taken: int, own: int) -> None:
+    """Defaults, winners of similar problems, then the best predicted starts, at most `STARTS`, however little the model
+    likes them; then what the model chooses, at least `OWN`."""
+    terrain, _ = bowl()
+    unlikely = np.argsort(terrain.predicted, kind="stable")[-offered:].tolist()
+    assert terrain.predicted[unlikely].min() > Auto.PLAUSIBLE * terrain.predicted.min()
+    terrain = replace(terrain, starts=tuple(unlikely))
+    first = Auto(terrain, 0, starts=[500, 501]).propose()
+    assert first[: 3 + taken] == [0, 500, 501, *unlikely[:taken]]
+    assert not set(first[3 + taken :]) & set(unlikely)
+    assert len(set(first)) == len(first) == 3 + taken + own
+
+
+def test_auto_steps_on_from_a_start() -> None:
+    """A start in a valley that the model does not see is where the search goes on."""
+    terrain, truth = bowl(error=0.0)
+    terrain = replace(terrain, defaults=(int(np.argmin(terrain.predicted)),))
+    far = int(np.argmax(terrain.predicted))
+    truth = np.where(terrain.predicted > 0.9 * terrain.predicted.max(), truth / 10, truth)
+    tried = run(Auto(replace(terrain, starts=(far,)), 0), lambda number: float(truth[number]))
+    assert truth[tried].min() == truth.min() < truth[far]
+    blind = run(Auto(terrain, 0), lambda number: float(truth[number]))
+    assert truth[blind].min() > 2 * truth.min()
+
+
 def test_the_first_selection_is_diverse() -> None:
     terrain, _ = bowl()
     first = Auto(terrain, 0).propose()
@@ -232,5 +260,8 @@ def test_the_page_about_it_has_the_numbers_of_the_program() -> None:
     assert f"slower than {STOP_ABOVE:g} times the best so far" in page
     assert f"at most {MOST_FINALISTS} and within {100 * (WITHIN - 1):.0f}% of the best" in page
     assert f"`{MODEL_METHOD}`" in page
-    assert Auto.EXPLORED * 2 == Auto.FIRST  # "The other half is drawn at random"
+    assert f"at most {COMPLETIONS} completions of each start" in page
+    assert f"at most {Auto.STARTS} completions, best predicted first" in page
+    assert f"{Auto.FIRST} candidates" in page
+    assert f"at least {Auto.OWN}, are the model's own choice" in page
     assert all(f"| `{status}` |" in page for status in STATUSES)
