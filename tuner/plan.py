@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledConfig", "FamilyPlan", "Plan", "ShapePlan", "compile_plan", "plan"]
 
-# For the estimate. One run on a machine with an H200 and 16 cores (NVRTC 13.0, 16 compilers) took 285 s for 44 fp32
-# shapes with about 105 candidates each and 4,033 `simt` kernels: 14 kernels a second, so at most 1.1 s of one compiler
-# for each. About 2,000 of them were of first selections; of the later candidates four in five brought another one. Of
-# the GPU's part the run says only that it took less than 6.5 s a shape; how that is made up below is a guess.
+# For the estimate. A run on a machine with an H200 and 16 cores (benchmarks/results/h200/fp32-c683b5f.json; NVRTC 13.0,
+# 16 compilers) took 286 s for 44 fp32 shapes with about 105 candidates each and 4,033 `simt` kernels: 14 kernels a
+# second, so at most 1.1 s of one compiler for each. About 2,000 kernels were of first selections; of the later
+# candidates four in five brought another one. Of the GPU's part the run says only that it took less than 6.5 s a shape;
+# how that is made up below is a guess.
 COMPILE_S = 1.1  # of one kernel on one core
 LATER_KERNELS = 0.8  # for each candidate after the first selection
 SCREEN_S = 0.008  # of one candidate besides its runs

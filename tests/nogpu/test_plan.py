@@ -118,11 +118,11 @@ def test_more_compilers_take_less_time() -> None:
 
 
 def test_the_estimate_is_right_to_a_factor_of_two() -> None:
-    """The run that the constants come from: 44 shapes on an H200 with 16 compilers took 285 s and 4,033 kernels."""
+    """The run that the constants come from: 44 shapes on an H200 with 16 compilers took 286 s and 4,033 kernels."""
     shapes = load_shapes(Path(__file__).parents[2] / "benchmarks" / "bench.yaml", dtype="fp32")
     assert len(shapes) == 44
     planned = plan(TuneRequest(shapes, builtin_spaces(), H200, compilers=16))
-    assert 0.5 < planned.seconds / 285 < 2
+    assert 0.5 < planned.seconds / 286 < 2
     assert 0.5 < planned.kernels / 4033 < 2
     assert 0.8 < sum(shape.evaluations for shape in planned.shapes) / (44 * 105) < 1.25
 
