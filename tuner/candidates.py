@@ -101,6 +101,12 @@ class Candidates:
             parts.append(self._landscape(family, rows))
         return join(parts)
 
+    def at(self, numbers: Sequence[int]) -> Landscape:
+        """These candidates, family by family."""
+        places = [self._place(number) for number in numbers]
+        rows = [np.array([row for one, row in places if one == family], np.int64) for family in range(len(self.spaces))]
+        return join([self._landscape(family, part) for family, part in enumerate(rows) if len(part)])
+
     def everything(self) -> Landscape:
         """All candidates."""
         return join([self._landscape(family, np.arange(len(found))) for family, found in enumerate(self.enumerations)])

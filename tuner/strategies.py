@@ -188,7 +188,9 @@ class Auto:
         order = self._by_expectation(landscape)
         taken = np.isin(landscape.numbers, given)
         known = np.flatnonzero(taken).tolist()
-        per_structure = Counter(landscape.structure[known].tolist())
+        named = self._terrain.at(given)
+        self._note(named, list(range(len(named))))
+        per_structure = Counter(named.structure.tolist())
         chosen: list[int] = []
         for row in order.tolist():
             structure = int(landscape.structure[row])

@@ -82,6 +82,10 @@ class Terrain(Protocol):
         """All candidates, or of very many a random part."""
         ...
 
+    def at(self, numbers: Sequence[int]) -> Landscape:
+        """These candidates, in any order."""
+        ...
+
     def everything(self) -> Landscape:
         """All candidates."""
         ...

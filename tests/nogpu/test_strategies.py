@@ -49,6 +49,9 @@ class Grid:
     def everything(self) -> Landscape:
         return self._all
 
+    def at(self, numbers: Sequence[int]) -> Landscape:
+        return self._rows(np.array(numbers, np.int64))
+
     def near(self, number: int, parameters: int) -> Landscape:
         steps = np.abs(self.digits - self.digits[number])
         near = (steps.max(axis=1) <= 1) & (np.count_nonzero(steps, axis=1) <= parameters)
@@ -60,6 +63,14 @@ class Grid:
         return Landscape(
             rows, self.predicted[rows], digits, family, _code(digits[:, :-1]), _code(digits[:, : self.structure_digits])
         )
+
+
+class Hidden(Grid):
+    """A terrain whose sample holds none of the starts, as that of a very large space."""
+
+    @property
+    def sample(self) -> Landscape:
+        return self._rows(np.setdiff1d(np.arange(len(self)), np.array(self.starts)))
 
 
 def _code(digits: np.ndarray) -> np.ndarray:
@@ -153,6 +164,23 @@ def test_auto_goes_on_when_candidates_fail() -> None:
 def test_auto_ends_when_everything_fails() -> None:
     terrain, _ = bowl()
     assert len(run(Auto(terrain, 0), lambda number: None)) <= Auto.FIRST
+
+
+def test_rounds_step_from_different_kernels_also_if_starts_lead() -> None:
+    """Three starts that share a kernel and lead are one centre: the other kernels get their steps too."""
+    grid, _ = bowl()
+    kernel = grid.everything().binary
+    shared = [number for number in range(len(grid)) if kernel[number] == kernel[200]]
+    assert len(shared) == 3
+    search = Auto(Hidden(grid.digits, grid.predicted, (0,), starts=tuple(shared)), 0)
+    first = search.propose()
+    others = [number for number in first if number not in shared]
+    for number in first:
+        search.tell(number, 10.0 if number in shared else 10.5)
+    stepped = search.propose()
+    near_others = {int(n) for other in others for n in grid.near(other, 1).numbers}
+    near_shared = {int(n) for one in shared for n in grid.near(one, 1).numbers}
+    assert set(stepped) & (near_others - near_shared)
 
 
 def test_auto_takes_starts_and_keeps_to_its_limit() -> None:
