@@ -1,23 +1,23 @@
 """The performance model: predicted microseconds of tiled GEMM configurations, before any of them has run.
 
-It orders candidates, and on a modelled device it ranks them. It is a roofline (Williams et al., CACM 2009) over three
-resources, refined by occupancy and by wave quantisation (NVIDIA, "Matrix multiplication background user's guide"):
+It orders candidates, and on a modelled device it ranks them. It is a roofline (Williams et al., CACM 2009) refined by
+occupancy and by wave quantisation (NVIDIA, "Matrix multiplication background user's guide"):
 
-    time = launch + p-norm(compute, memory, l2) + further kernels
+    time = launch + max(overlap(compute, memory), l2) + further kernels
 
-- compute: cycles of one multiprocessor over the waves of thread blocks it runs. One step of a block (tile_k values of
-  k) takes the largest of its multiply-adds, its issued instructions and its shared-memory cycles, is stretched where
-  too few warps hide the latency of shared memory, and is never shorter than the memory latency divided by the tiles in
-  flight (stages - 1).
+- compute: cycles of the busiest multiprocessor. Each wave of its blocks takes all their steps (tile_k values of k), and
+  beginning and ending them. A step takes the longer of the issue slots and of the shared-memory pipe, and at least the
+  memory latency divided by the tiles in flight (stages - 1).
 - memory: bytes through device memory, where blocks that run together share rows of A and columns of B through L2 as
   `raster_group` arranges them.
 - l2: bytes that all blocks together fetch.
 - further kernels: the reduction of split-K; copies of operands into the kernel's own order (`pack_a`, `pack_b`), after
-  which they are read with the widest accesses; with `stream_k`, which shares the steps of all tiles evenly among the
-  blocks that fit at once instead of running whole waves, the tiles that are parked and added.
+  which they are read with the widest accesses. With `stream_k` the steps of all tiles are shared evenly among the
+  blocks that fit at once, instead of running whole waves.
 
-Every argument is an array over configurations. A quantity that a family does not have takes a neutral value, so the
-model serves any family with `tile_m`, `tile_n` and `tile_k`; its terms are those of `simt`.
+The constants below were fitted to measured times of `simt`, fp32, on an H200 (docs/how-a-winner-is-found.md says how
+well they fit). Every argument is an array over configurations. A quantity that a family does not have takes a neutral
+value, so the model serves any family with `tile_m`, `tile_n` and `tile_k`; its terms are those of `simt`.
 """
 
 from collections.abc import Mapping
@@ -29,21 +29,35 @@ import numpy.typing as npt
 from kt.devices.device import Device
 from kt.problems import Problem
 from kt.tuner.occupancy import MAX_REGISTERS, occupancy
-from kt.tuner.tiles import Numbers, Tiles, as_numbers, column, count_of, lay_out
+from kt.tuner.tiles import Numbers, Tiles, as_numbers, lay_out
 
 __all__ = ["estimate_registers", "predict_us"]
 
-_LAUNCH_US = 1.0  # a kernel of a CUDA graph that does nothing takes 0.6-0.9 us on an H200 (measured)
-_SECOND_LAUNCH_US = 2.0  # a kernel that needs what another one writes: launch, and draining the first
-_LATENCY = 800.0  # cycles from a request to device memory to its data, about 0.4 us on an H200
-_BARRIER = 60.0  # cycles around the barrier of one step
-_SMEM_LATENCY = 32.0  # cycles from a shared-memory request to its data
-_STALL = 0.1  # part of its cycles that a scheduler with a single warp loses to what the model does not know
+# Of the hardware.
 _SCHEDULERS = 4  # of one multiprocessor, each issuing one warp instruction a clock
-_SMEM_BYTES = 128  # shared-memory bytes of one multiprocessor per clock
-_L2_BYTES = 32  # L2 bytes of one multiprocessor per clock when all of them read (about 7 TB/s on an H200)
+_SMEM_BYTES = 128  # shared-memory bytes of one multiprocessor per clock, broadcast or not (ncu: docs/perf-log.md)
+_WIDE_BYTES = 16  # of the widest copy of one thread
+_L2_BYTES = 32  # L2 bytes of one multiprocessor per clock when all of them read (about 8 TB/s on an H200)
 _L2_BYTES_ALONE = 64  # and when few do
-_NORM = 6.0  # overlap of the three resources: two equal ones take 12% longer than one
+_LINE_BYTES = 128  # of a cache line
+
+# Fitted, and rounded to what the measurements can tell.
+_LAUNCH_US = 3.0  # launch, first and last memory access, and the time until all blocks run
+_FURTHER_LAUNCH_US = 1.0  # a kernel that needs what another one writes
+_LATENCY = 1050.0  # cycles from a request to device memory to its data, under load: 0.53 us
+_ENDS = 800.0  # cycles in which a block begins and ends besides writing its tile
+_WRITE_BYTES = 20.0  # of a tile that one multiprocessor writes per clock while all of them do
+_STALL = 0.38  # part of its work by which a scheduler is delayed that has a single warp; with n warps, an n-th of it
+_SKEW = 0.026  # part of its work by which a block is delayed for each doubling of the warps that meet at its barriers
+_PIECE = 0.5  # steps of k lost where a piece of straight code ends: the next fragments are not read early
+_NARROW_SLOTS = 9.0  # issue slots of a copy narrower than 16 bytes, with its address and its predicate
+_NARROW_CYCLES = 2.5  # cycles of the shared-memory pipe for such a copy of a warp; a wide one costs it none
+_SHORT_RUNS = 0.15  # device memory's loss for each further part in which a line of a turned tile is read
+_UNITS_POWER = 8.0  # overlap of issue slots and shared memory: nearly the longer of the two
+_MEMORY_POWER = 1.8  # overlap of compute and device memory: two equal times take 1.47 times one
+_ROUND_TRIP_US = 0.3  # of dependent loads in the reduction of split-K
+_SLICES_RATE = 0.75  # part of the bandwidth at which slices are read
+_PARKING = 1.5  # endings of a block by which a stream-K kernel ends later: tiles parked, awaited and added
 
 
 def predict_us(
@@ -56,88 +70,91 @@ def predict_us(
         registers: of a thread, from the compiler's log, one for each configuration; estimated where None.
     """
     tiles = lay_out(problem, columns)
-    needed = estimate_registers(problem, columns) if registers is None else as_numbers(registers, tiles.count)
     allowed = np.minimum(MAX_REGISTERS, device.registers_per_sm // (tiles.threads * tiles.min_blocks) // 8 * 8)
-    resident = occupancy(device, tiles.threads, np.minimum(needed, allowed), tiles.smem_bytes).astype(float)
-    spilled = np.maximum(0.0, needed - allowed)
+    known = None if registers is None else as_numbers(registers, tiles.count)
+    wanted = _wanted_registers(tiles) if known is None else known
+    resident = occupancy(device, tiles.threads, np.minimum(wanted, allowed), tiles.smem_bytes).astype(float)
+    resident = np.where(tiles.stream_k > 0, np.minimum(resident, tiles.min_blocks), resident)
+    spilled = np.maximum(0.0, (_least_registers(tiles) if known is None else known) - allowed)
     with np.errstate(divide="ignore", invalid="ignore"):
         compute = _compute_us(tiles, device, resident) * (1.0 + 0.05 * spilled)
         memory = _memory_bytes(tiles, device, resident) / device.bandwidth * 1e6
-        fetched = _l2_us(tiles, device)
-        busy = (compute**_NORM + memory**_NORM + fetched**_NORM) ** (1 / _NORM)
+        busy = np.maximum(_overlap(compute, memory, _MEMORY_POWER), _l2_us(tiles, device))
         total = _LAUNCH_US + busy + _reduction_us(tiles, device) + _packing_us(tiles, device)
     return np.where(resident >= 1, total, np.inf)
 
 
 def estimate_registers(problem: Problem, columns: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    """Registers of a thread before any compilation: accumulators, two fragments of each operand, and addresses."""
-    count = count_of(columns)
-    words = max(1, int(problem.names()["sizeof_acc"]) // 4)
-    thread_m, thread_n = (column(columns, name, count, 8) for name in ("thread_m", "thread_n"))
-    return words * (thread_m * thread_n + 2 * (thread_m + thread_n)) + 32
+    """Registers of a thread before any compilation, if it may have as many as it wants."""
+    return _wanted_registers(lay_out(problem, columns))
+
+
+def _wanted_registers(tiles: Tiles) -> Numbers:
+    """A linear fit to 2,130 `simt` kernels (NVRTC 13.0, sm_90a, fp32), 14 registers off; copies stand for addresses."""
+    words = max(1, tiles.accumulator_bytes // 4)
+    copies = np.maximum(1.0, tiles.copies_a / tiles.threads) + np.maximum(1.0, tiles.copies_b / tiles.threads)
+    return 50 + 1.15 * words * tiles.thread_m * tiles.thread_n + 1.2 * copies + 33 * tiles.stream_k
+
+
+def _least_registers(tiles: Tiles) -> Numbers:
+    """Below this many a thread spills: accumulators, two fragments of each operand, and addresses."""
+    words = max(1, tiles.accumulator_bytes // 4)
+    return words * (tiles.thread_m * tiles.thread_n + 2 * (tiles.thread_m + tiles.thread_n)) + 24
 
 
 def _compute_us(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     """Full waves with all resident blocks, then one with what is left; the ends of a block overlap with its peers."""
     blocks = np.ceil(tiles.grid / device.sm_count)  # of the multiprocessor with the most
     full, left = np.floor(blocks / resident), blocks % resident
-    ends = 2 * _LATENCY + tiles.tile_m * tiles.tile_n * tiles.accumulator_bytes / _SMEM_BYTES
-    cycles = full * (tiles.steps * _step_cycles(tiles, device, resident) + ends / resident)
-    cycles += np.where(left > 0, tiles.steps * _step_cycles(tiles, device, np.maximum(left, 1)), 0) + ends
-    streamed = tiles.grid * tiles.steps / (device.sm_count * tiles.min_blocks)
-    even = np.ceil(streamed) * _step_cycles(tiles, device, tiles.min_blocks) + 3 * ends
+    issued, moved = _issue_cycles(tiles, device), _smem_cycles(tiles)
+    rows, width = np.minimum(tiles.tile_m, tiles.problem.m), np.minimum(tiles.tile_n, tiles.problem.n)
+    ends = _ENDS + rows * width * tiles.accumulator_bytes / _WRITE_BYTES
+    whole = _step_cycles(tiles, issued, moved, resident)
+    last = np.where(left > 0, _step_cycles(tiles, issued, moved, np.maximum(left, 1)), 0)
+    cycles = tiles.steps * (full * whole + last) + ends * (full / resident + 1)
+    shared = tiles.grid / (device.sm_count * tiles.min_blocks)  # tiles for each of stream-K's blocks
+    even = np.ceil(shared * tiles.steps) * whole + ends * (shared / tiles.min_blocks + 1 + _PARKING)
     return np.where(tiles.stream_k > 0, even, cycles) / device.clock_hz * 1e6
 
 
-def _step_cycles(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
+def _step_cycles(tiles: Tiles, issued: Numbers, moved: Numbers, resident: Numbers) -> Numbers:
     """Cycles in which a multiprocessor takes each of its `resident` blocks one step further."""
-    warps = tiles.threads / 32
-    work = tiles.tile_k * _largest(
-        _multiply_cycles(tiles, device), _issue_cycles(tiles, warps), _smem_cycles(tiles, warps)
-    )
-    per_scheduler = resident * warps / _SCHEDULERS
-    hidden = np.minimum(1.0, per_scheduler * tiles.thread_m * tiles.thread_n / _SMEM_LATENCY)
-    hidden *= 1 - _STALL / np.maximum(per_scheduler, 1.0)
-    return np.maximum(resident * work / hidden + _BARRIER / resident, _LATENCY / (tiles.stages - 1))
+    even = resident * tiles.warps / _SCHEDULERS
+    busiest = np.ceil(even)  # warps of the scheduler with the most
+    delayed = 1 + _STALL / busiest + _SKEW * np.log2(tiles.warps)
+    work = _overlap(resident * issued * busiest / even * delayed, resident * moved, _UNITS_POWER)
+    return np.maximum(work, _LATENCY / (tiles.stages - 1))
 
 
-def _multiply_cycles(tiles: Tiles, device: Device) -> Numbers:
-    """Multiply-adds of one block for one k, over what a multiprocessor does per clock."""
+def _issue_cycles(tiles: Tiles, device: Device) -> Numbers:
+    """Cycles in which the schedulers issue one step of a block: multiply-adds, fragment reads and copies.
+
+    Where the device has few units for a format, these are the limit instead.
+    """
+    products = tiles.thread_m * tiles.thread_n * (1 + _PIECE / tiles.unroll)
+    reads = _reads(tiles, tiles.thread_m) + _reads(tiles, tiles.thread_n)
+    copies = (tiles.copies_a + tiles.copies_b) / 32 + (_NARROW_SLOTS - 1) * _narrow_copies(tiles)
+    issued = (tiles.warps * tiles.tile_k * (products + reads) + copies) / _SCHEDULERS
     rates = device.simt_flops if tiles.problem.dtype in device.simt_flops else device.flops
     per_clock = rates[tiles.problem.dtype] / (2 * device.sm_count * device.clock_hz)
-    return tiles.tile_m * tiles.tile_n / per_clock
+    return np.maximum(issued, tiles.tile_m * tiles.tile_n * tiles.tile_k / per_clock)
 
 
-def _issue_cycles(tiles: Tiles, warps: Numbers) -> Numbers:
-    """Instructions of one block for one k: multiply-adds, fragment reads, copies with their addresses, loop."""
-    reads = _reads(tiles, tiles.thread_m) + _reads(tiles, tiles.thread_n)
-    copies = 3 * (tiles.tile_m / tiles.width_a + tiles.tile_n / tiles.width_b) / tiles.threads
-    loop = 4 / tiles.unroll
-    return warps * (tiles.thread_m * tiles.thread_n + reads + copies + loop) / _SCHEDULERS
+def _smem_cycles(tiles: Tiles) -> Numbers:
+    """Cycles of the shared-memory pipe for one step of a block: all threads' fragments, and copies in small pieces."""
+    values = (tiles.thread_m + tiles.thread_n) * tiles.tile_k * tiles.threads
+    return values * tiles.accumulator_bytes / _SMEM_BYTES + _NARROW_CYCLES * _narrow_copies(tiles)
 
 
-def _smem_cycles(tiles: Tiles, warps: Numbers) -> Numbers:
-    """Shared-memory cycles of one block for one k: fragment reads by every warp, and the tile written once."""
-    lanes_m = np.minimum(tiles.warp_m, 32)
-    reads = _read_cycles(tiles, tiles.thread_m, lanes_m) + _read_cycles(tiles, tiles.thread_n, 32 / lanes_m)
-    bytes_written = (tiles.tile_m + tiles.tile_n) * tiles.accumulator_bytes
-    instructions = (tiles.tile_m / tiles.width_a + tiles.tile_n / tiles.width_b) / 32
-    return warps * reads + np.maximum(bytes_written / _SMEM_BYTES, instructions)
-
-
-def _group(tiles: Tiles, thread: Numbers) -> Numbers:
-    """Elements of one fragment read: at most 16 bytes."""
-    return np.minimum(thread, 16 / tiles.accumulator_bytes)
+def _narrow_copies(tiles: Tiles) -> Numbers:
+    """Copies of a warp in one step whose threads move less than 16 bytes each."""
+    narrow_a, narrow_b = (width * tiles.element_bytes < _WIDE_BYTES for width in (tiles.width_a, tiles.width_b))
+    return (narrow_a * tiles.copies_a + narrow_b * tiles.copies_b) / 32
 
 
 def _reads(tiles: Tiles, thread: Numbers) -> Numbers:
-    return thread / _group(tiles, thread)
-
-
-def _read_cycles(tiles: Tiles, thread: Numbers, lanes: Numbers) -> Numbers:
-    """A read takes a cycle per 128 distinct bytes, and at least one per 8 bytes that each of the 32 threads gets."""
-    access = _group(tiles, thread) * tiles.accumulator_bytes
-    return _reads(tiles, thread) * _largest(lanes * access / _SMEM_BYTES, access / 8, np.ones_like(access))
+    """Instructions that read one fragment: at most 16 bytes each."""
+    return thread / np.minimum(thread, 16 / tiles.accumulator_bytes)
 
 
 def _memory_bytes(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
@@ -148,11 +165,26 @@ def _memory_bytes(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     waves = np.maximum(1.0, tiles.grid / at_once)
     deep = tiles.steps * tiles.tile_k * tiles.element_bytes
     slices = np.minimum(tiles.split_k * problem.batch, np.ceil(at_once / (rows * columns)))
-    read = waves * slices * (rows * tiles.tile_m + columns * tiles.tile_n) * deep
-    operands = (problem.m + problem.n) * problem.k * tiles.element_bytes * problem.batch
+    parts = _SHORT_RUNS * np.maximum(0.0, _LINE_BYTES / (np.clip(problem.k, 1, tiles.tile_k) * tiles.element_bytes) - 1)
+    longer_a, longer_b = (1 + np.where(turned > 0, parts, 0.0) for turned in (tiles.turned_a, tiles.turned_b))
+    read: Numbers = waves * slices * (rows * tiles.tile_m * longer_a + columns * tiles.tile_n * longer_b) * deep
+    each = problem.k * tiles.element_bytes * problem.batch
+    once = (problem.m * longer_a + problem.n * longer_b) * each
+    operands = (problem.m + problem.n) * each
     # Operands that fit in half of L2 stay there from one wave to the next.
-    read = np.full_like(read, operands) if operands < device.l2_bytes / 2 else np.maximum(read, operands)
-    return read + np.where(tiles.split_k > 1, 0.0, problem.bytes - operands)
+    read = once if operands < device.l2_bytes / 2 else np.maximum(read, once)
+    return read + np.where(tiles.split_k > 1, _slices_written(tiles, device), problem.bytes - operands)
+
+
+def _slices_written(tiles: Tiles, device: Device) -> Numbers:
+    """Bytes of partial products that do not stay in L2 until they are summed."""
+    written = _slices_bytes(tiles)
+    return np.where(written > device.l2_bytes / 2, written, 0.0)
+
+
+def _slices_bytes(tiles: Tiles) -> Numbers:
+    problem = tiles.problem
+    return tiles.split_k * (problem.m * problem.n * problem.batch * tiles.accumulator_bytes)
 
 
 def _rectangle(tiles: Tiles, at_once: Numbers) -> tuple[Numbers, Numbers]:
@@ -173,30 +205,25 @@ def _l2_us(tiles: Tiles, device: Device) -> Numbers:
 
 
 def _reduction_us(tiles: Tiles, device: Device) -> Numbers:
-    """Split-K: partial products written and read again, then C; through L2 if they fit, else through memory."""
+    """Split-K: the slices read, four at a time and from 16 slices on by eight threads, and C written."""
     problem = tiles.problem
-    products = problem.m * problem.n * problem.batch
-    partial = 2 * tiles.split_k * products * tiles.accumulator_bytes
-    rate = np.where(partial < device.l2_bytes, max(_l2_rate(device), device.bandwidth), device.bandwidth)
-    final = products * problem.element_bytes["c"] / device.bandwidth
-    return np.where(tiles.split_k > 1, _SECOND_LAUNCH_US + (partial / rate + final) * 1e6, 0.0)
+    final = problem.m * problem.n * problem.batch * problem.element_bytes["c"]
+    moved = (_slices_bytes(tiles) / _SLICES_RATE + final) / device.bandwidth * 1e6
+    trips = np.ceil(tiles.split_k / np.where(tiles.split_k < 16, 4, 32))
+    return np.where(tiles.split_k > 1, _FURTHER_LAUNCH_US + moved + _ROUND_TRIP_US * trips, 0.0)
 
 
 def _packing_us(tiles: Tiles, device: Device) -> Numbers:
-    """Operands read and written once more, and the kernels that are launched for it."""
+    """Operands read and written once more, and the kernels launched for it; stream-K's flags need one as well."""
     problem = tiles.problem
     copied = tiles.pack_a * problem.m * problem.k + tiles.pack_b * problem.k * problem.n
     moved = 2 * copied * problem.batch * tiles.element_bytes / device.bandwidth * 1e6
-    parked = 2 * tiles.stream_k * device.sm_count * tiles.min_blocks * tiles.tile_m * tiles.tile_n
-    added = parked * tiles.accumulator_bytes / max(device.bandwidth, _l2_rate(device)) * 1e6
-    return moved + added + _SECOND_LAUNCH_US * (tiles.pack_a + tiles.pack_b) + _LAUNCH_US * tiles.stream_k
+    return moved + _FURTHER_LAUNCH_US * (tiles.pack_a + tiles.pack_b + tiles.stream_k)
 
 
-def _l2_rate(device: Device) -> float:
-    """Bytes per second from L2 to all multiprocessors."""
-    return device.sm_count * _L2_BYTES * device.clock_hz
-
-
-def _largest(*values: Numbers) -> Numbers:
-    largest: Numbers = np.maximum.reduce(np.broadcast_arrays(*values))
-    return largest
+def _overlap(one: Numbers, other: Numbers, power: float) -> Numbers:
+    """The time of two things at once: their sum for a power of 1, the longer of them for a large one."""
+    longer = np.maximum(one, other)
+    part = np.minimum(one, other) / np.where(longer > 0, longer, 1.0)
+    together: Numbers = longer * (1 + part**power) ** (1 / power)
+    return together

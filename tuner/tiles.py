@@ -16,7 +16,13 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Tiles:
-    """The configurations laid over the problem; every attribute but the first three is an array over them."""
+    """The configurations laid over the problem; every attribute but the first three is an array over them.
+
+    Attributes:
+        width_a, width_b: elements that one copy instruction of a thread moves.
+        turned_a, turned_b: 1 where k is contiguous in the operand as the kernel reads it, so that tiles are turned.
+        min_blocks: blocks per multiprocessor that the compiler leaves registers for.
+    """
 
     problem: Problem
     element_bytes: int
@@ -36,6 +42,8 @@ class Tiles:
     raster_group: Numbers
     width_a: Numbers
     width_b: Numbers
+    turned_a: Numbers
+    turned_b: Numbers
     pack_a: Numbers
     pack_b: Numbers
     stream_k: Numbers
@@ -58,6 +66,19 @@ class Tiles:
         return np.ceil(np.ceil(self.problem.k / self.tile_k) / self.split_k)
 
     @property
+    def warps(self) -> Numbers:
+        return self.threads / 32
+
+    @property
+    def copies_a(self) -> Numbers:
+        """Copy instructions of all threads for one step of A."""
+        return self.tile_m * self.tile_k / self.width_a
+
+    @property
+    def copies_b(self) -> Numbers:
+        return self.tile_n * self.tile_k / self.width_b
+
+    @property
     def grid(self) -> Numbers:
         return self.rows * self.columns * self.split_k * self.problem.batch
 
@@ -75,24 +96,25 @@ def lay_out(problem: Problem, columns: Mapping[str, Any]) -> Tiles:
     stages = np.maximum(of("stages", 2), 2)
     size = int(problem.element_bytes["a"])
     vector, pack_a, pack_b = of("vector_bytes", 16), of("pack_a", 0), of("pack_b", 0)
+    turned_a = (1.0 - pack_a) * (problem.layout[0] == "n")
+    turned_b = (1.0 - pack_b) * (problem.layout[1] == "t")
     return Tiles(
         problem, size, int(names["sizeof_acc"]), tile_m, tile_n, tile_k, thread_m, thread_n,
         of("warp_m", 8), of("unroll", 4), stages,
         of("threads", np.maximum(32, tile_m * tile_n / (thread_m * thread_n))), of("min_blocks", 1),
         of("smem_bytes", stages * (tile_m + tile_n) * tile_k * size),
         np.minimum(of("split_k", 1), np.maximum(1, np.ceil(problem.k / tile_k))), of("raster_group", 1),
-        _copy_width(problem, "a", "n", vector, pack_a), _copy_width(problem, "b", "t", vector, pack_b),
-        pack_a, pack_b, of("stream_k", 0),
+        _copy_width(problem, "a", vector, turned_a, pack_a), _copy_width(problem, "b", vector, turned_b, pack_b),
+        turned_a, turned_b, pack_a, pack_b, of("stream_k", 0),
     )  # fmt: skip
 
 
-def _copy_width(problem: Problem, operand: str, k_contiguous: str, vector: Numbers, packed: Numbers) -> Numbers:
-    """Elements that one copy instruction moves: one where k is contiguous, else as many as the alignment allows."""
+def _copy_width(problem: Problem, operand: str, vector: Numbers, turned: Numbers, packed: Numbers) -> Numbers:
+    """Elements that one copy instruction moves: one of a turned tile, else as many as the alignment allows."""
     size = problem.element_bytes[operand]
-    as_stored: Numbers = np.maximum(1.0, np.minimum(vector, problem.alignment(operand)) // size)
-    if problem.layout["ab".index(operand)] == k_contiguous:
-        as_stored = np.ones_like(vector)
-    return np.where(packed > 0, np.maximum(1.0, vector // size), as_stored)
+    whole = np.maximum(1.0, vector // size)
+    as_stored = np.maximum(1.0, np.minimum(vector, problem.alignment(operand)) // size)
+    return np.where(packed > 0, whole, np.where(turned > 0, 1.0, as_stored))
 
 
 def count_of(columns: Mapping[str, Any]) -> int:

@@ -1,10 +1,14 @@
 """The performance model puts the right kind of configuration first, and never promises the impossible."""
 
+import csv
 import itertools
+from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from kt.devices.catalog import catalog
@@ -14,6 +18,7 @@ from kt.tuner.model import estimate_registers, predict_us
 
 H200, T4 = catalog()["h200"], catalog()["t4"]
 Columns = dict[str, Any]
+MEASURED = Path(__file__).parent / "data" / "simt_fp32_h200.csv"
 
 OFFERED: dict[str, list[int]] = {
     "tile_m": [8, 16, 32, 64, 128, 256], "tile_n": [16, 32, 64, 128, 256], "tile_k": [8, 16, 32],
@@ -56,7 +61,7 @@ def best_with(problem: Problem, columns: Columns, **choice: int) -> float:
 def test_large_square_wants_large_tiles(columns: Columns) -> None:
     problem = Problem(4096, 4096, 4096)
     first = top(problem, columns, 20)
-    assert all(config["tile_m"] * config["tile_n"] >= 64 * 128 for config in first)
+    assert all(config["tile_m"] * config["tile_n"] >= 64 * 64 for config in first)  # measured: within 3% of the best
     assert any(config["tile_m"] * config["tile_n"] >= 128 * 128 for config in first[:3])
     assert all(config["split_k"] == 1 for config in first[:3])
     best = best_with(problem, columns)
@@ -154,14 +159,40 @@ def test_groups_of_tile_rows_save_traffic_when_memory_is_slow(columns: Columns) 
 
 
 def test_packing_pays_for_itself_only_where_the_operand_is_used_often() -> None:
-    """One copy more of a k-contiguous operand buys wide reads of it."""
+    """One copy more of a k-contiguous operand buys wide reads of it; B is used by every 16 rows of C."""
     config: Columns = {
-        "tile_m": [128] * 2, "tile_n": [128] * 2, "tile_k": [16] * 2, "pack_a": [0, 1], "pack_b": [0, 1],
+        "tile_m": [16] * 2, "tile_n": [128] * 2, "tile_k": [16] * 2, "thread_m": [4] * 2, "pack_b": [0, 1],
     }  # fmt: skip
-    large, packed = predict_us(Problem(8192, 8192, 8192, layout="nt"), H200, config)
-    assert packed < large
-    small, packed = predict_us(Problem(256, 256, 512, layout="nt"), H200, config)
-    assert packed > small
+    often, packed = predict_us(Problem(4096, 8192, 8192, layout="nt"), H200, config)
+    assert packed < often
+    once, packed = predict_us(Problem(16, 8192, 8192, layout="nt"), H200, config)
+    assert packed > once
+
+
+@pytest.mark.parametrize(("layout", "slower"), [("nn", (1.02, 1.15)), ("tt", (1.02, 1.15)), ("nt", (1.06, 1.25))])
+def test_turned_operands_cost_what_was_measured(layout: str, slower: tuple[float, float]) -> None:
+    """At 4096 cubed, of the best kernels of each layout, nn is about 5% slower than tn and nt about 12%."""
+    config: Columns = {"tile_m": [128], "tile_n": [256], "tile_k": [16], "thread_n": [16], "unroll": [16]}
+    wide, turned = (predict_us(Problem(4096, 4096, 4096, layout=name), H200, config)[0] for name in ("tn", layout))
+    assert slower[0] < turned / wide < slower[1]
+
+
+def test_thread_tiles_are_bound_by_shared_memory() -> None:
+    """8 x 4 products need 12 values: at 128 bytes a clock two thirds of the arithmetic, 45 TFLOP/s as measured."""
+    config: Columns = {
+        "tile_m": [64] * 2, "tile_n": [128] * 2, "tile_k": [32] * 2, "thread_n": [8, 4], "unroll": [16] * 2,
+    }  # fmt: skip
+    times = predict_us(Problem(8192, 8192, 8192, layout="tn"), H200, config)
+    rates = 2 * 8192**3 / times / 1e6
+    assert 49 < rates[0] < 54
+    assert 41 < rates[1] < 46
+
+
+def test_a_single_warp_uses_one_of_four_schedulers() -> None:
+    """One block of one warp on each multiprocessor: four such blocks there take about as long."""
+    config: Columns = {"tile_m": [64], "tile_n": [32], "tile_k": [16], "threads": [32], "unroll": [16]}
+    one, four = (float(predict_us(Problem(64 * 132 * some, 32, 8192), H200, config)[0]) for some in (1, 4))
+    assert four < 1.2 * one
 
 
 def test_stream_k_fills_the_last_wave() -> None:
@@ -181,3 +212,47 @@ def test_absent_parameters_take_neutral_values() -> None:
     """A family with other parameters than `simt` is still ordered by its tiles."""
     times = predict_us(Problem(4096, 4096, 4096), H200, {"tile_m": [128, 16], "tile_n": [128, 16], "tile_k": [32, 32]})
     assert times[0] < times[1]
+
+
+def measured() -> dict[str, list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]]:
+    """Predicted and measured times of each shape, by class."""
+    shapes = defaultdict(list)
+    with MEASURED.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(line for line in file if not line.startswith("#")):
+            extents = (int(row["m"]), int(row["n"]), int(row["k"]))
+            shapes[row["class"], Problem(*extents, layout=row["layout"])].append(row)
+    found = defaultdict(list)
+    for (kind, problem), rows in shapes.items():
+        columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        parameters = {name: values.astype(int) for name, values in columns.items() if np.char.isdigit(values).all()}
+        predicted = predict_us(problem, H200, {name: parameters[name] for name in parameters if name not in "mnk"})
+        found[kind].append((predicted, columns["time_us"].astype(float)))
+    return found
+
+
+def rank_correlation(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
+    """Spearman's: 1 for the same order, -1 for the reverse; equal values share their rank."""
+    ranks = [
+        np.array([(values < value).sum() + (values <= value).sum() for value in values]) for values in (one, other)
+    ]
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "least"),
+    [
+        ("large", 0.85), ("medium", 0.75), ("small", 0.65), ("tiny", 0.9), ("long k", 0.85), ("short k", 0.45),
+        ("few rows", 0.4),
+    ],
+)  # fmt: skip
+def test_orders_what_was_measured(kind: str, least: float) -> None:
+    """The model is calibrated on an H200 in fp32; each class of shapes keeps most of its order."""
+    shapes = measured()[kind]
+    assert np.mean([rank_correlation(predicted, times) for predicted, times in shapes]) > least
+
+
+def test_predicts_what_was_measured() -> None:
+    """Half within 6%, nine in ten within 22%: the scale is right as well as the order."""
+    errors = [np.abs(np.log(times / predicted)) for shapes in measured().values() for predicted, times in shapes]
+    assert np.median(np.concatenate(errors)) < 0.06
+    assert np.quantile(np.concatenate(errors), 0.9) < 0.2
