@@ -12,7 +12,7 @@ from kt.search_spaces.space import SearchSpace
 
 __all__ = ["MODEL_METHOD", "Budget", "ShapeResult", "Strategy", "TuneRequest", "TuneResult"]
 
-MODEL_METHOD = "model/1"  # in place of the measuring method in keys of predictions; raised when the model changes
+MODEL_METHOD = "model/2"  # in place of the measuring method in keys of predictions; raised when the model changes
 Strategy = Literal["auto", "exhaustive", "random"]
 
 

@@ -135,7 +135,7 @@ class Auto:
     FIRST = 56  # candidates of the first selection
     STARTS = 40  # of them, completions of the spaces' starts
     OWN = 16  # and at least so many that the model chooses
-    TRUST = 0.12  # standard deviation of the model's relative error, as it is taken to be
+    TRUST = 0.08  # standard deviation of the model's relative error, as it is taken to be
     PLAUSIBLE = 2.0
     PER_STRUCTURE = 3
     NEAR = 2  # chosen candidates that may lie within one changed parameter of a further one

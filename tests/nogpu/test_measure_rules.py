@@ -120,16 +120,17 @@ def test_a_straggler_is_stopped_after_its_first_run() -> None:
 
 def test_a_slower_candidate_is_stopped_before_its_graph_is_captured() -> None:
     gpu = SimulatedGpu()
-    measurement = screen(gpu, gpu.kernel("slower", 90.0), 60, 300.0, 20.0)
+    measurement = screen(gpu, gpu.kernel("slower", 150.0), 60, 300.0, 20.0)
     assert gpu.runs["slower"] <= 4
     assert gpu.graphs == []
-    assert measurement.time_us == pytest.approx(90.0, rel=0.05)
+    assert measurement.time_us == pytest.approx(150.0, rel=0.05)
 
 
+@pytest.mark.parametrize("launch_us", [7.0, 75.0])
 @pytest.mark.parametrize("time_us", [2.0, 19.0, 300.0])
-def test_a_good_candidate_is_not_stopped_for_what_the_host_added(time_us: float) -> None:
+def test_a_good_candidate_is_not_stopped_for_what_the_host_added(time_us: float, launch_us: float) -> None:
     """The first run of a kernel loads it: 0.9 ms here; a lone launch of a short kernel waits for the host."""
-    gpu = SimulatedGpu()
+    gpu = SimulatedGpu(launch_us=launch_us)
     measurement = screen(gpu, gpu.kernel("good", time_us), 60, time_us + 900, time_us * 1.1)
     assert measurement.samples > 1
     assert measurement.time_us == pytest.approx(time_us, rel=0.02)

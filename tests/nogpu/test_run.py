@@ -34,7 +34,7 @@ from kt.tuner.messages import (
 )
 from kt.tuner.method import METHOD_LABEL
 from kt.tuner.observer import SilentObserver
-from kt.tuner.request import Budget, ShapeResult, TuneRequest, TuneResult
+from kt.tuner.request import MODEL_METHOD, Budget, ShapeResult, TuneRequest, TuneResult
 from kt.tuner.run import tune
 from kt.tuner.toolchain import toolchain
 from kt.tuner.worker import WorkerDied
@@ -771,7 +771,7 @@ def test_a_modelled_device_ranks_without_a_worker(bench: Bench) -> None:
     assert best.measurement.predicted
     assert not best.measurement.refined
     assert best.measurement.registers == 64
-    assert best.key.method == "model/1"
+    assert best.key.method == MODEL_METHOD
     assert best.default_us is not None
     assert best.measurement.time_us is not None
     assert best.measurement.time_us <= best.default_us
