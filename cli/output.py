@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,8 +12,9 @@ from kt.errors import InputError
 
 __all__ = ["check_target", "is_stdout", "json_text", "print_json", "print_table"]
 
-# Columns of sentences: they take the lines that they need, so that the others keep their figures whole.
+# Columns of sentences: where a window is too narrow, they stand below their row.
 _LONG = frozenset({"best predicted", "configuration", "notes", "reason", "unless", "verdict", "why"})
+_STYLES = {"heading": "1", "below": "2", "footer": "2"}  # of a terminal: bold, faint
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
@@ -45,43 +47,34 @@ def check_target(target: str | None) -> None:
         raise InputError(f"{target} cannot be written: no permission", hint="name another file with -o")
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: frozenset[str] = frozenset()) -> None:
-    """A table on standard output: drawn on a terminal, aligned text elsewhere.
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    left: frozenset[str] = frozenset(),
+    spare: Sequence[str] = (),
+) -> None:
+    """A table on standard output: fitted to the window on a terminal, elsewhere one line per row, however long.
 
     Args:
         columns: headings.
         rows: cells, as many in each as there are headings.
         left: headings of the columns that are text; the others are numbers and align right.
+        spare: headings of the columns that a narrow window does without, the least useful one first.
     """
+    from kt.cli.table_layout import aligned, fitted
+
+    table = [columns, *rows]
     if sys.stdout.isatty():
-        _print_drawn(columns, rows, left)
+        width = shutil.get_terminal_size().columns
+        for line in fitted(table, left, width, long=_LONG, spare=spare):
+            print(_styled(line.text, line.role))
     else:
-        for line in _aligned([columns, *rows], [name in left for name in columns]):
-            print(line)
+        for text in aligned(table, [name in left for name in columns]):
+            print(text)
 
 
-def _aligned(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if to_left else cell.rjust(width)
-            for cell, width, to_left in zip(row, widths, left, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines
-
-
-def _print_drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], left: frozenset[str]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        wraps = name in _LONG
-        table.add_column(name, justify="left" if name in left else "right", overflow="fold", no_wrap=not wraps)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+def _styled(text: str, role: str) -> str:
+    if role not in _STYLES or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_STYLES[role]}m{text}\x1b[0m"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ResultLine", "known_device", "print_results"]
 
 AT_ROOF = 0.9  # of the floor: nearer than this, only less traffic would be faster
+_SPARE = ("tried", "family", "GB/s", "vs default", "limit", "TFLOP/s")  # a narrow window does without, in this order
 _TEXT = frozenset({"shape", "device", "family", "state", "configuration", "notes", "limit"})
 
 
@@ -65,7 +66,7 @@ def print_results(lines: Sequence[ResultLine], *, verbose: bool, with_device: bo
         ]
         for line in lines
     ]  # fmt: skip
-    print_table(columns, rows, left=_TEXT)
+    print_table(columns, rows, left=_TEXT, spare=_SPARE)
     winners = [(line.problem.label, line.best.config.label) for line in lines if line.best]
     if verbose and winners:
         print()
