@@ -1,13 +1,17 @@
 """`kt`: the command line's root, which knows the commands and nothing of what they do."""
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from kt.cli import bench, cache, doctor, export, plan, schema, show_cache, tune
-from kt.cli.outcome import reported
+from kt.cli.outcome import INTERRUPTED, complain, reported
 from kt.cli.project_file import find_project_file, for_commands, project_defaults
+from kt.cli.streams import checked_streams
+from kt.cli.usage import UsageError, usage_failure
+from kt.errors import KtError
 
 __all__ = ["app", "main"]
 
@@ -22,11 +26,23 @@ budget ended with shapes untuned, 130 interrupted.
 ORDER = ("tune", "show-cache", "export", "plan", "bench", "doctor", "cache", "schema")
 
 
-class _InOrder(TyperGroup):
-    """Lists the commands in the order of a person's work."""
+class _Root(TyperGroup):
+    """Lists the commands in the order of a person's work, and ends all of them in the same way."""
 
     def list_commands(self, ctx: object) -> list[str]:
         return list(ORDER)
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        sys.exit(self._exit_code(*args, **{**extra, "standalone_mode": False}))
+
+    def _exit_code(self, *args: Any, **extra: Any) -> int:
+        try:
+            ended = super().main(*args, **extra)
+        except UsageError as error:
+            return usage_failure(error)
+        except typer.Abort:  # Ctrl-C where no command was running yet
+            return INTERRUPTED
+        return ended if isinstance(ended, int) else 0
 
 
 def _app(summary: str, group: type[TyperGroup] = TyperGroup) -> typer.Typer:
@@ -41,7 +57,7 @@ def _app(summary: str, group: type[TyperGroup] = TyperGroup) -> typer.Typer:
     )
 
 
-app = _app(SUMMARY, _InOrder)
+app = _app(SUMMARY, _Root)
 _tune = _app("Tune a kernel for the shapes of a file.")
 _plan = _app("Show what a run would do, without a GPU.")
 _bench = _app("Time the winners beside the vendor's library.")
@@ -93,5 +109,27 @@ def _command_names(group: object) -> dict[str, object]:
 
 
 def main() -> None:
-    """Entry point of the `kt` script."""
-    app(prog_name="kt")
+    """The command line, up to the last byte of what it prints."""
+    with checked_streams():
+        code = _run()
+    sys.exit(code)
+
+
+def _run() -> int:
+    try:
+        code = _command()
+        sys.stdout.flush()
+    except KtError as error:
+        complain(error)
+        return error.exit_code
+    except typer.Exit as end:
+        return end.exit_code
+    return code
+
+
+def _command() -> int:
+    try:
+        app(prog_name="kt")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0

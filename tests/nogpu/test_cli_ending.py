@@ -1,0 +1,136 @@
+"""How the command line ends when it is misspelt, cannot be read, or is interrupted before it began."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+Command = Callable[..., Any]
+KT = f"{sys.executable} -m kt"
+OUTPUTS = ["--help", "--version", "schema table", "show-cache --json", "cache path"]
+
+
+def _shell(line: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a line of bash in which `kt` is this one; `$?` is that of the first command of a pipe."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
+    script = f'kt() {{ {KT} "$@"; }}; {line}; exit ${{PIPESTATUS[0]}}'
+    return subprocess.run(["bash", "-c", script], env=environment, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (("tune", "gemm", "--strategy", "foo"), "invalid value for '--strategy': 'foo' is not one of", "kt tune gemm"),
+        (("tune", "gemm"), "missing option '--shapes'", "kt tune gemm"),
+        (("show-cache", "--stat"), "no such option: --stat", "kt show-cache"),
+        (("plan", "gemm", "--jobs", "-1"), "invalid value for '--jobs'", "kt plan gemm"),
+        (("plan", "gemm", "--jobs", "x"), "invalid value for '--jobs'", "kt plan gemm"),
+        (("nope",), "no such command 'nope'", "kt"),
+        (("cache", "nope"), "no such command 'nope'", "kt cache"),
+        (("cache", "merge"), "missing argument", "kt cache merge"),
+    ],
+)
+def test_a_misspelt_command_line_is_one_message(
+    kt: Command, arguments: tuple[str, ...], message: str, hint: str
+) -> None:
+    """Option errors have the form of every other error, exit 2, and a hint that names the help of the command."""
+    outcome = kt(*arguments)
+    lines = outcome.err.splitlines()
+    assert (outcome.code, outcome.out, len(lines)) == (2, "", 2)
+    assert lines[0].startswith(f"kt: error: {message}")
+    assert "Value error" not in lines[0]
+    assert lines[1] == f"hint: `{hint} --help` lists what there is"
+
+
+@pytest.mark.parametrize("group", [(), ("tune",), ("cache",)])
+def test_a_group_by_itself_shows_its_help(kt: Command, group: tuple[str, ...]) -> None:
+    """Nothing was asked for: the help goes to standard error, exit 2."""
+    outcome = kt(*group)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("Usage: kt")
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS)
+def test_a_full_disk_is_one_message(arguments: str) -> None:
+    """Data that cannot be written: exit 1 and one message, not a traceback and not silence."""
+    done = _shell(f"kt {arguments} > /dev/full")
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("kt: error: standard output cannot be written: No space left on device\nhint: ")
+    assert len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS)
+def test_a_reader_that_went_away_ends_quietly(arguments: str) -> None:
+    """As `yes | head -1`: the exit code of a process that SIGPIPE ended, and no message."""
+    done = _shell(f"kt {arguments} | true")
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_messages_that_nobody_reads_end_quietly_too() -> None:
+    """A pipe that takes standard error and goes away ends the command in the same way."""
+    assert _shell("kt nope 2>&1 >/dev/null | true").returncode == 141
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS)
+def test_a_closed_standard_output_is_one_message(arguments: str) -> None:
+    """Nobody gets the data: exit 1."""
+    done = _shell(f"kt {arguments} >&-")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, "kt: error: standard output is closed")
+
+
+def test_messages_never_get_into_the_data() -> None:
+    """With standard error closed, messages go nowhere, and the exit code still tells."""
+    done = _shell("kt export --json 2>&-")
+    assert (done.returncode, done.stdout) == (3, "")
+
+
+INTERRUPT_AN_IMPORT = """
+import sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            raise {error}
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["kt", "--version"]
+from kt.__main__ import main
+main()
+"""
+
+
+def _import_fails(name: str, error: str) -> subprocess.CompletedProcess[str]:
+    code = INTERRUPT_AN_IMPORT.format(name=name, error=error)
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", ["kt.cli.main", "typer", "kt.cli.tune"])
+def test_ctrl_c_while_kt_is_loaded(name: str) -> None:
+    """Before any command runs, Ctrl-C is exit 130 with one line as well."""
+    done = _import_fails(name, "KeyboardInterrupt")
+    assert (done.returncode, done.stderr) == (130, "kt: interrupted\n")
+
+
+def test_a_missing_package_is_named() -> None:
+    """In a checkout without an install: which package, and the command that brings it. A fault of kt's own shows."""
+    done = _import_fails("typer", "ModuleNotFoundError('no typer', name='typer')")
+    assert done.returncode == 1
+    assert done.stderr.startswith("kt: error: the Python package typer is missing\nhint: `pip install .`")
+    assert "Traceback" in _import_fails("kt.cli.tune", "ModuleNotFoundError('x', name='kt.cli.tune')").stderr
+
+
+def test_the_script_begins_where_interrupts_are_told() -> None:
+    """The installed `kt` and `python -m kt` have one entry point."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"kt": "kt.__main__:main"}
+    from kt.__main__ import INTERRUPTED, PACKAGES
+    from kt.cli import outcome
+
+    assert INTERRUPTED == outcome.INTERRUPTED
+    names = {requirement.partition(">")[0].replace("pyyaml", "yaml") for requirement in project["dependencies"]}
+    assert set(PACKAGES) == names
