@@ -1,7 +1,10 @@
 """The documentation and the program say the same thing."""
 
+import os
 import re
 import shlex
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -165,3 +168,40 @@ def test_changelog_knows_the_version() -> None:
     """What is not released stands under Unreleased, and each release has its heading."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(r"^## \[Unreleased\]$", changelog, re.MULTILINE)
+
+
+FAKE_KT = """#!/bin/sh
+echo run >> calls
+cmp -s wanted table.json || cp wanted table.json
+"""
+
+
+@pytest.mark.parametrize(("recipe", "asked_again"), [(0, True), (1, False)], ids=["plain", "stamp"])
+def test_the_makefiles_of_the_docs(tmp_path: Path, recipe: int, asked_again: bool) -> None:
+    """As the page says: with a table that stays the same, only the stamp spares asking again; neither rebuilds."""
+    text = _blocks("exit-codes.md", "make")[recipe]
+    (tmp_path / "Makefile").write_text(f"out: table.json\n\tcat $< > $@\n{text}")
+    (tmp_path / "kt").write_text(FAKE_KT)
+    (tmp_path / "kt").chmod(0o755)
+    (tmp_path / "shapes.yaml").touch()
+
+    def make(wanted: str, at: int) -> tuple[int, str]:
+        """Calls of kt so far, and what was built, after the shapes file was saved at a time and `make` run twice."""
+        (tmp_path / "wanted").write_text(wanted)
+        os.utime(tmp_path / "shapes.yaml", (at, at))
+        for _ in range(2):
+            environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+            subprocess.run(["make"], cwd=tmp_path, env=environment, check=True, capture_output=True)
+        return (tmp_path / "calls").read_text().count("run"), (tmp_path / "out").read_text()
+
+    now = int(time.time())
+    assert make("one", now - 500) == (1, "one")
+    for name, age in (("table.json", 400), ("table.stamp", 400), ("out", 300)):
+        if (tmp_path / name).exists():
+            os.utime(tmp_path / name, (now - age, now - age))
+    assert make("one", now - 200) == (3 if asked_again else 2, "one")
+    assert (tmp_path / "out").stat().st_mtime == now - 300
+    if recipe:
+        os.utime(tmp_path / "table.stamp", (now - 150, now - 150))
+    calls, built = make("two", now - 100)
+    assert (built, calls) == ("two", 4 if asked_again else 3)
