@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kt.devices.device import Device
+from kt.devices.roofline import floor_us
 from kt.problems import Problem
 from kt.tuner.occupancy import MAX_REGISTERS, occupancy
 from kt.tuner.tiles import Numbers, Tiles, as_numbers, lay_out
@@ -63,7 +64,7 @@ _PARKING = 1.5  # endings of a block by which a stream-K kernel ends later: tile
 def predict_us(
     problem: Problem, device: Device, columns: Mapping[str, Any], registers: Any | None = None
 ) -> npt.NDArray[np.float64]:
-    """Predicted microseconds of each configuration; infinity for one that cannot be launched.
+    """Predicted microseconds of each configuration, never below the roofline; infinity for one that cannot be launched.
 
     Args:
         columns: parameters and derived quantities by name, arrays of one length (`Enumeration.columns`).
@@ -81,7 +82,7 @@ def predict_us(
         memory = _memory_bytes(tiles, device, resident) / device.bandwidth * 1e6
         busy = np.maximum(_overlap(compute, memory, _MEMORY_POWER), _l2_us(tiles, device))
         total = _LAUNCH_US + busy + _reduction_us(tiles, device) + _packing_us(tiles, device)
-    return np.where(resident >= 1, total, np.inf)
+    return np.where(resident >= 1, np.maximum(total, floor_us(problem, device)), np.inf)
 
 
 def estimate_registers(problem: Problem, columns: Mapping[str, Any]) -> npt.NDArray[np.float64]:

@@ -14,6 +14,7 @@ import pytest
 from kt.devices.catalog import catalog
 from kt.devices.roofline import floor_us
 from kt.problems import Problem
+from kt.tuner import model
 from kt.tuner.model import estimate_registers, predict_us
 
 H200, T4 = catalog()["h200"], catalog()["t4"]
@@ -110,14 +111,23 @@ def test_whole_waves_count(columns: Columns) -> None:
         Problem(4093, 4099, 4091, "fp64"),
         Problem(1024, 1024, 1024, "int8"),
         Problem(1, 1, 0),
+        Problem(64, 64, 0, beta=2.0),
     ],
     ids=lambda problem: problem.label,
 )
 def test_no_prediction_is_below_the_roofline(problem: Problem, columns: Columns) -> None:
     times = predict_us(problem, H200, columns)
-    launch_only = floor_us(problem, H200) <= 2.0
     assert not np.isnan(times).any()
-    assert times.min() >= (1.0 if launch_only else floor_us(problem, H200))
+    assert times.min() >= floor_us(problem, H200)
+
+
+def test_the_roofline_holds_however_the_constants_are_fitted(
+    columns: Columns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "_LAUNCH_US", 0.0)
+    monkeypatch.setattr(model, "_ENDS", 0.0)
+    for problem in (Problem(64, 64, 0, beta=2.0), Problem(64, 64, 64)):
+        assert predict_us(problem, H200, columns).min() == floor_us(problem, H200)
 
 
 def test_what_cannot_be_launched_takes_forever() -> None:

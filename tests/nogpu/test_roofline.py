@@ -4,7 +4,7 @@ import pytest
 
 from kt.devices.catalog import catalog
 from kt.devices.device import Device
-from kt.devices.roofline import LAUNCH_FLOOR_US, floor, floor_us
+from kt.devices.roofline import EMPTY_FLOOR_US, LAUNCH_FLOOR_US, floor, floor_us
 from kt.problems import Problem
 
 H200 = catalog()["h200"]
@@ -25,7 +25,13 @@ def test_one_row_is_bound_by_bandwidth() -> None:
 
 def test_small_problem_is_bound_by_the_launch() -> None:
     assert floor(Problem(1, 1, 1), H200).bound == "launch"
-    assert floor_us(Problem(1, 1, 0), H200) == LAUNCH_FLOOR_US
+    assert floor_us(Problem(1, 1, 1), H200) == LAUNCH_FLOOR_US
+
+
+def test_a_problem_that_reads_nothing_waits_for_no_memory() -> None:
+    """C is written at once, as fast as an empty kernel runs; with beta, C is read first."""
+    assert floor(Problem(1, 1, 0), H200).us == EMPTY_FLOOR_US < LAUNCH_FLOOR_US
+    assert floor_us(Problem(1, 1, 0, beta=2.0), H200) == LAUNCH_FLOOR_US
 
 
 def test_half_precision_has_a_lower_compute_floor() -> None:
