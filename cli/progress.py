@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
+from kt.cli.figures import rate_text, time_text
 from kt.cli.options import ProgressMode
 from kt.cli.outcome import note
 from kt.tuner.observer import Observer, SilentObserver
@@ -72,23 +74,21 @@ class LineProgress(_Warnings):
         self._verbose = verbose
         self._shapes = 0
         self._finished = 0
-        self._candidates = 0
+        self._candidates: Counter[Problem] = Counter()
 
     def run_started(self, shapes: int, cached: int) -> None:
-        self._shapes = shapes
+        self._shapes, self._finished = shapes, cached
         note(f"{shapes} shapes to tune" if not cached else f"{shapes} shapes, {cached} of them in the cache")
 
-    def shape_started(self, problem: Problem, candidates: int) -> None:
-        self._candidates = 0
-
     def candidate_done(self, problem: Problem, config: Config, measurement: Measurement) -> None:
-        self._candidates += 1
+        self._candidates[problem] += 1
         if self._verbose:
             note(f"  {problem.label}: {config.label}: {outcome_text(measurement)}")
 
     def shape_finished(self, problem: Problem, best: BestConfig | None, failure: str) -> None:
         self._finished += 1
-        tried = f", {self._candidates} candidates in this run" if self._candidates else ""
+        count = self._candidates.pop(problem, 0)
+        tried = f", {count} candidates in this run" if count else ""
         note(f"[{self._finished}/{self._shapes}] {finished_text(problem, best, failure)}{tried}")
 
 
@@ -176,7 +176,7 @@ def outcome_text(measurement: Measurement) -> str:
     """What became of one candidate, in a few words."""
     if measurement.time_us is None:
         return f"{measurement.status}: {measurement.detail}" if measurement.detail else measurement.status
-    return f"{measurement.time_us:.6g} us" + (" predicted" if measurement.predicted else "")
+    return f"{time_text(measurement.time_us)} us" + (" predicted" if measurement.predicted else "")
 
 
 def finished_text(problem: Problem, best: BestConfig | None, failure: str) -> str:
@@ -184,4 +184,4 @@ def finished_text(problem: Problem, best: BestConfig | None, failure: str) -> st
     if best is None or best.measurement.time_us is None:
         return f"{problem.label}: {failure or 'no result'}"
     rate = problem.flops / best.measurement.time_us / 1e6
-    return f"{problem.label}: {outcome_text(best.measurement)}, {rate:.4g} TFLOP/s, {best.config.family}"
+    return f"{problem.label}: {outcome_text(best.measurement)}, {rate_text(rate)} TFLOP/s, {best.config.family}"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kt.cli.figures import rate_text, time_text
 from kt.cli.output import print_table
 
 if TYPE_CHECKING:
@@ -87,16 +88,12 @@ def _figures(line: ResultLine) -> list[str]:
         return ["-", "-", "-", "-", "-"]
     fraction = _floor_fraction(line)
     return [
-        f"{time_us:.1f}" if time_us >= 10 else f"{time_us:.2f}",
-        _number(line.problem.flops / time_us / 1e6),
-        _number(line.problem.bytes / time_us / 1e3),
+        time_text(time_us),
+        rate_text(line.problem.flops / time_us / 1e6),
+        rate_text(line.problem.bytes / time_us / 1e3),
         f"{fraction:.0%}" if fraction is not None else "-",
         _limit(line) or "-",
     ]
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _floor_fraction(line: ResultLine) -> float | None:

@@ -79,9 +79,14 @@ def tune(
         KtError: every shape failed, all for this one cause.
     """
     check_budget(request.budget)
+    if request.without_effect:
+        observer.warning(request.without_effect)
     clock = Clock(request.budget.seconds)
     results = _look_up(request, store)
-    observer.run_started(len(request.problems), len(results))
+    observer.run_started(len(request.problems), sum(result.cached for result in results.values()))
+    for problem, result in results.items():
+        if not result.cached:
+            observer.shape_finished(problem, None, result.failure)
     waiting = deque(problem for problem in request.problems if problem not in results)
     if not waiting:
         return TuneResult(_in_order(request, results), seconds=clock.elapsed)
@@ -164,7 +169,7 @@ def _recorder(request: TuneRequest, store: Store | None, observer: Observer) -> 
     provenance = {
         "kt": kt.__version__,
         "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}" if driver else "",
-        "strategy": request.strategy,
+        "strategy": "shortlist" if request.device.modelled else request.strategy,
         "seed": str(request.seed),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }

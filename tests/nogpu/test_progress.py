@@ -45,10 +45,32 @@ def test_lines(capsys: pytest.CaptureFixture[str], make_winner: Callable[..., Be
     assert out == ""
     assert err.splitlines() == [
         "kt: 3 shapes, 1 of them in the cache",
-        "kt: [1/3] fp32 nn 512x512x512: 12.5 us, 21.47 TFLOP/s, simt, 2 candidates in this run",
+        "kt: [2/3] fp32 nn 512x512x512: 12.5 us, 21.5 TFLOP/s, simt, 2 candidates in this run",
         "kt: warning: cublas cannot be timed",
-        "kt: [2/3] fp32 nn 1x1x1: no valid configuration",
+        "kt: [3/3] fp32 nn 1x1x1: no valid configuration",
     ]
+
+
+def test_a_shape_that_was_not_begun_has_no_candidates(capsys: pytest.CaptureFixture[str]) -> None:
+    """The count of a line is that of its own shape, also where the budget ended or nothing serves the shape."""
+    display = LineProgress()
+    display.run_started(3, 0)
+    display.shape_started(PROBLEM, 2)
+    display.candidate_done(PROBLEM, CONFIG, Measurement("ok", 26.6449))
+    display.shape_finished(Problem(1, 1, 1), None, "no family serves it")
+    display.shape_finished(PROBLEM, None, "wrong")
+    display.shape_finished(Problem(2, 2, 2), None, "the budget ended before this shape")
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "kt: [1/3] fp32 nn 1x1x1: no family serves it",
+        "kt: [2/3] fp32 nn 512x512x512: wrong, 1 candidates in this run",
+        "kt: [3/3] fp32 nn 2x2x2: the budget ended before this shape",
+    ]
+
+
+def test_times_have_the_digits_of_the_table() -> None:
+    """A time is as long in a line of progress as in the table: its noise is not shown as precision."""
+    assert progress.outcome_text(Measurement("ok", 26.6449)) == "26.6 us"
+    assert progress.outcome_text(Measurement("ok", 2.0449, predicted=True)) == "2.04 us predicted"
 
 
 def test_verbose_lines(capsys: pytest.CaptureFixture[str], make_winner: Callable[..., BestConfig]) -> None:

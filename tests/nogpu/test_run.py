@@ -586,6 +586,16 @@ def test_a_format_that_no_family_serves_is_a_named_failure(bench: Bench) -> None
     assert result.shapes[1].best is not None
 
 
+def test_what_nothing_serves_is_not_told_as_cached(bench: Bench) -> None:
+    """The observer hears of every shape that has no winner in the cache, also of one that no family serves."""
+    unserved = Problem(64, 64, 64, "bf16")
+    bench.tune(SQUARE)
+    bench.observer.finished.clear()
+    result = bench.tune(unserved, SQUARE)
+    assert bench.observer.started == (2, 1)
+    assert bench.observer.finished == [(unserved, result.shapes[0].failure)]
+
+
 def test_a_shape_that_does_not_fit_is_refused_with_figures(bench: Bench) -> None:
     """CASES C11: marked without trying; the next one is tuned."""
     huge = Problem(200_000, 200_000, 200_000)
