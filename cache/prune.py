@@ -9,8 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from kt.cache.connection import HANDLER_S, translated
-from kt.cache.damage import set_aside_if_damaged
+from kt.cache.damage import refuse_other_formats, set_aside_if_damaged
 from kt.cache.location import database_path
+from kt.cache.opening import open_for_reading
 from kt.cache.rows import BEST_QUERY, CacheWarning, Stored, decode_best_row, decode_key_row
 from kt.cache.store import Store
 from kt.cache.validity import changed_since
@@ -91,10 +92,20 @@ def prune_unreadable(store: Store) -> list[CacheWarning]:
 
 
 def prune_damaged(path: Path) -> Path | None:
-    """Checks the whole file of a cache and sets it aside if it is damaged: its new name, None if it is sound."""
+    """Checks the whole file of a cache and sets it aside if it is damaged: its new name, None if it is sound.
+
+    Raises:
+        CacheError: the file is not a kt cache, or is of a newer kt; it is not touched.
+    """
     file = database_path(path)
+    if not file.exists():
+        return None
+    refuse_other_formats(file)
     with translated(file):
-        return set_aside_if_damaged(file) if file.exists() else None
+        aside = set_aside_if_damaged(file)
+    if aside is None:
+        open_for_reading(file).close()
+    return aside
 
 
 def _takes_winner(rule: PruneRule, row: Stored) -> bool:

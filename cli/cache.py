@@ -20,7 +20,11 @@ __all__ = ["merge", "path", "prune"]
 
 
 @reported
-def path(cache_dir: options.CacheDir = None, as_json: options.Json = False) -> None:
+def path(
+    cache_dir: options.CacheDir = None,
+    as_json: options.Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="As always: there is nothing but data.")] = False,
+) -> None:
     """Print the folder of the cache; it need not exist."""
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.location import database_path
@@ -121,10 +125,11 @@ def _prune_by(rule: PruneRule, folder: Path, *, dry_run: bool) -> dict[str, obje
     from kt.cache.prune import prune as prune_cache
     from kt.cache.store import Store
 
-    with Store.open(folder) as store:
-        report = prune_cache(store, rule, dry_run=dry_run)
-    verb = "would be removed" if dry_run else "removed"
-    text = f"{report.winners} winners and {report.measurements} measurements {verb}, {report.freed_bytes} bytes freed"
+    only_look = dry_run or not folder.exists()  # to make a cache in order to prune it would be a surprise
+    with Store.open(folder, read_only=only_look) as store:
+        report = prune_cache(store, rule, dry_run=only_look)
+    what = f"{report.winners} winners and {report.measurements} measurements"
+    text = f"{what} would be removed" if dry_run else f"{what} removed, {report.freed_bytes} bytes freed"
     return {"text": text, "dry_run": dry_run, **vars(report)}
 
 
@@ -132,8 +137,10 @@ def _prune_unreadable(folder: Path) -> dict[str, object]:
     from kt.cache.prune import prune_unreadable
     from kt.cache.store import Store
 
-    with Store.open(folder) as store:
-        removed = [str(warning) for warning in prune_unreadable(store)]
+    removed: list[str] = []
+    if folder.exists():
+        with Store.open(folder) as store:
+            removed = [str(warning) for warning in prune_unreadable(store)]
     return {"text": "\n".join([f"{len(removed)} winners removed", *removed]), "removed": removed}
 
 

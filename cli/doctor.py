@@ -1,5 +1,9 @@
 """`kt doctor`: whether this machine has all that kt needs, and the remedy where it has not."""
 
+from typing import Annotated
+
+import typer
+
 from kt.cli import options
 from kt.cli.outcome import end, reported
 
@@ -12,6 +16,7 @@ SCHEMA = "kt.doctor/1"
 def doctor(
     cache_dir: options.CacheDir = None,
     as_json: options.Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what is not ok.")] = False,
 ) -> None:
     """Check GPU, driver, compiler, headers and cache.
 
@@ -27,9 +32,10 @@ def doctor(
     if as_json:
         print_json({"schema": SCHEMA, "ok": healthy, "checks": [vars(check) for check in checks]})
     else:
-        for check in checks:
+        for check in [check for check in checks if not quiet or check.state != "ok"]:
             print(f"{check.state:8} {check.name:12} {check.detail}")
             if check.remedy:
                 print(f"{'':8} {'':12} remedy: {check.remedy}")
-        print("kt can work here" if healthy else "kt cannot work here: see what has failed above")
+        if not quiet or not healthy:
+            print("kt can work here" if healthy else "kt cannot work here: see what has failed above")
     end(0 if healthy else 1)

@@ -24,6 +24,7 @@ def schema(
         SchemaName, typer.Argument(help="Which file: a shapes file, a search space, or an exported table.")
     ],
     as_json: Annotated[bool, typer.Option("--json", help="As always: a schema is JSON.")] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="As always: there is nothing but data.")] = False,
 ) -> None:
     """Print the JSON Schema of one of kt's files."""
     from kt.cli.output import print_json

@@ -171,6 +171,9 @@ def _check_cache(cache_folder: Path) -> Check:
     try:
         with Store.open(cache_folder) as store:
             count = len(store.stored())
+            warnings = "; ".join(map(str, store.warnings))
     except KtError as error:
         return _failure("cache", error)
+    if warnings:
+        return Check("cache", "warning", warnings, "`kt cache prune --unreadable` removes entries that cannot be read")
     return Check("cache", "ok", f"{cache_folder}, {count} results")

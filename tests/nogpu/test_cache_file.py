@@ -180,6 +180,8 @@ def test_a_file_of_another_format_is_refused_and_untouched(content: bytes, read_
     with pytest.raises(CacheError, match="not a kt cache") as caught:
         Store.open(tmp_path, read_only=read_only)
     assert "--cache-dir" in (caught.value.hint or "")
+    with pytest.raises(CacheError, match="not a kt cache"):
+        prune_damaged(tmp_path)
     assert (tmp_path / NAME).read_bytes() == content
 
 
@@ -191,7 +193,8 @@ def test_another_programs_database_is_refused_and_untouched(read_only: bool, tmp
     before = (tmp_path / NAME).read_bytes()
     with pytest.raises(CacheError, match="another program"):
         Store.open(tmp_path, read_only=read_only)
-    assert prune_damaged(tmp_path) is None
+    with pytest.raises(CacheError, match="another program"):
+        prune_damaged(tmp_path)
     assert (tmp_path / NAME).read_bytes() == before
 
 
@@ -282,7 +285,8 @@ def test_a_newer_schema_is_refused_and_not_overwritten(read_only: bool, filled: 
     before = (filled / NAME).read_bytes()
     with pytest.raises(CacheError, match="schema 999"):
         Store.open(filled, read_only=read_only)
-    assert prune_damaged(filled) is None
+    with pytest.raises(CacheError, match="schema 999"):
+        prune_damaged(filled)
     assert (filled / NAME).read_bytes() == before
 
 

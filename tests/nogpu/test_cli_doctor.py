@@ -44,6 +44,24 @@ def test_text_for_people(no_gpu: None, kt: Command) -> None:
     assert "remedy: " in out
 
 
+def test_quiet_leaves_what_needs_a_look(no_gpu: None, kt: Command, own_environment: Path) -> None:
+    """With -q, what is fine is not listed."""
+    out = kt("doctor", "-q").out
+    assert "absent   gpu" in out
+    assert not [line for line in out.splitlines() if line.startswith("ok")]
+    assert "kt can work here" not in out
+    (own_environment / "kt.sqlite3").write_text("hello")
+    assert kt("doctor", "-q").out.splitlines()[-1].startswith("kt cannot work here")
+
+
+def test_a_damaged_cache_is_no_ok(states: Callable[..., dict[str, dict[str, str]]], own_environment: Path) -> None:
+    """A file that had to be set aside is told of."""
+    (own_environment / "kt.sqlite3").write_bytes(b"SQLite format 3\0" + b"\xff" * 4000)
+    check = states()["cache"]
+    assert check["state"] == "warning"
+    assert "was damaged" in check["detail"]
+
+
 def test_everything_that_is_not_fine_has_a_remedy(
     states: Callable[..., dict[str, dict[str, str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
