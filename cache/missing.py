@@ -51,8 +51,12 @@ def _reason(here: list[Entry], known: list[Entry], device: DeviceIdentity) -> st
         nearest = min(here, key=lambda entry: rank(entry.best))
         return f"{nearest.state}: {nearest.reason}" if nearest.reason else nearest.state
     if known:
-        others = dict.fromkeys(entry.best.key.device for entry in known)
-        return "; ".join(f"tuned for {device_label(other)}: {differences(other, device)}" for other in others)
+        measured = {entry.best.key.device: False for entry in known}
+        measured |= {entry.best.key.device: True for entry in known if not entry.best.measurement.predicted}
+        return "; ".join(
+            f"{'tuned' if timed else 'predicted'} for {device_label(other)}: {differences(other, device)}"
+            for other, timed in measured.items()
+        )
     return "never tuned"
 
 

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kt.cli import options
+from kt.cli.figures import time_text
 from kt.cli.outcome import note, reported
 from kt.errors import NoUsableGpu, NoValidConfiguration
 
 if TYPE_CHECKING:
+    from kt.devices.device import Device
     from kt.tuner.bench import BenchReport, BenchRow
     from kt.tuner.request import TuneRequest
 
@@ -38,7 +40,6 @@ def gemm(
     """
     from kt.cli import inputs
     from kt.cli.output import check_target, is_stdout, json_text, print_json
-    from kt.devices.local import select_device
     from kt.export.write_file import write_if_changed
     from kt.tuner.request import TuneRequest
 
@@ -47,9 +48,7 @@ def gemm(
     spaces = inputs.read_spaces(space, problems)
     folders, libraries = inputs.check_folders(templates), inputs.read_peers(peers)
     check_target(output)
-    request = TuneRequest(problems, spaces, select_device(device), template_dirs=folders, peers=libraries)
-    if request.device.modelled:
-        raise NoUsableGpu(f"{request.device.name} is only modelled; a bench measures", hint="run it where the GPU is")
+    request = TuneRequest(problems, spaces, _gpu(device), template_dirs=folders, peers=libraries)
     report = _run(request, cache_dir, quiet=quiet)
     document = _document(request, report)
     if output is not None and not report.failures:
@@ -59,6 +58,23 @@ def gemm(
     elif not is_stdout(output):
         _print_table(request, report)
     _finish(report, output)
+
+
+def _gpu(text: str) -> Device:
+    """The GPU to bench on.
+
+    Raises:
+        NoUsableGpu: there is none; a model will not do.
+    """
+    from kt.devices.local import select_device
+
+    try:
+        device = select_device(text)
+    except NoUsableGpu as error:
+        raise NoUsableGpu(error.message, hint="a bench measures: run it where the GPU is") from None
+    if device.modelled:
+        raise NoUsableGpu(f"{device.name} is only modelled here", hint="a bench measures: run it where the GPU is")
+    return device
 
 
 def _run(request: TuneRequest, cache_dir: Path | None, *, quiet: bool) -> BenchReport:
@@ -83,8 +99,8 @@ def _run(request: TuneRequest, cache_dir: Path | None, *, quiet: bool) -> BenchR
 
 def _say(row: BenchRow) -> None:
     time_us = row.measurement.time_us if row.measurement else None
-    times = [f"{time_us:.6g} us"] if time_us else []
-    times += [f"{name} {us:.6g} us" for name, us in row.peers.items()]
+    times = [f"{time_text(time_us)} us"] if time_us else []
+    times += [f"{name} {time_text(us)} us" for name, us in row.peers.items()]
     times += [f"{name} is missing: {error}" for name, error in row.peer_errors.items()]
     note(f"{row.problem.label}: {row.failure or ', '.join(times)}")
 
@@ -147,10 +163,12 @@ def _ratio(value: float | None) -> str:
 
 
 def _finish(report: BenchReport, output: str | None) -> None:
+    from kt.cli.output import unwritten
+
     if not report.failures:
         return
     if output is not None:
-        note(f"{output} was left as it was: some shapes have no time")
+        note(f"{unwritten(output)}: some shapes have no time")
     lines = [f"{len(report.failures)} of {len(report.rows)} shapes were not timed"]
     lines += [f"  {row.problem.label}: {row.failure}" for row in report.failures]
     raise NoValidConfiguration("\n".join(lines), hint="kt tune gemm with the same --shapes finds missing winners")

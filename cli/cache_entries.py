@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kt.errors import InputError
+from kt.errors import InputError, NoUsableGpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,9 +32,7 @@ def current_sources(space: Path | None, folders: tuple[Path, ...]) -> dict[str, 
 def _device_matcher(text: str) -> Callable[[DeviceIdentity], bool]:
     """Whether a device in the cache is the one that a filter names: a device as for `kt tune`, or part of a name."""
     if _is_selector(text):
-        from kt.devices.local import select_device
-
-        identity = select_device(text).identity
+        identity = _selected(text)
         return lambda device: device == identity
     return lambda device: text.casefold() in device.name.casefold()
 
@@ -50,11 +48,10 @@ def device_for_lookup(asked: str | None, known: Sequence[DeviceIdentity]) -> Dev
         InputError: results of several devices fit.
         NoUsableGpu: the filter asks for the GPU of this machine, and there is none.
     """
-    from kt.devices.local import local_device, select_device
-    from kt.errors import NoUsableGpu
+    from kt.devices.local import local_device
 
     if asked is not None and _is_selector(asked):
-        return select_device(asked).identity
+        return _selected(asked)
     if asked is None:
         try:
             return local_device().identity
@@ -67,6 +64,16 @@ def device_for_lookup(asked: str | None, known: Sequence[DeviceIdentity]) -> Dev
         names = "; ".join(device_label(device) for device in distinct)
         raise InputError(f"the cache has results of {len(distinct)} devices: {names}", hint="choose one by --device")
     return distinct[0] if distinct else None
+
+
+def _selected(text: str) -> DeviceIdentity:
+    """The device that is named as for `kt tune`; without a GPU, the way out is another name and not a model."""
+    from kt.devices.local import select_device
+
+    try:
+        return select_device(text).identity
+    except NoUsableGpu as error:
+        raise NoUsableGpu(error.message, hint="a part of a name finds results of other GPUs: --device h200") from None
 
 
 def _is_selector(text: str) -> bool:

@@ -72,10 +72,10 @@ def export(
     if not quiet:
         _say_passed_over(selection.passed_over, warnings)
     bests = [entry.best for entry in selection.chosen]
-    if not bests:
-        raise NoValidConfiguration("the cache has nothing to export", hint="kt show-cache tells what it holds")
+    if not bests and problems is None:
+        raise NoValidConfiguration("the cache has nothing to export", hint=_way(selection.passed_over))
     if problems is not None:
-        _require_all(problems, bests)
+        _require_all(problems, bests, selection.passed_over)
     write_if_changed(output or "-", _header(bests, predicted, namespace) if header else _table(bests))
 
 
@@ -89,7 +89,14 @@ def _say_passed_over(passed_over: Sequence[Entry], warnings: Sequence[str]) -> N
         note(f"warning: {warning}")
 
 
-def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig]) -> None:
+def _way(passed_over: Sequence[Entry]) -> str:
+    """What to do about an export that lacks something."""
+    if any(entry.state == "predicted" for entry in passed_over):
+        return "--predicted takes what only the model ranked, too"
+    return "`kt show-cache` tells what the cache holds; with --shapes, why a shape has no winner"
+
+
+def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], passed_over: Sequence[Entry]) -> None:
     from kt.cache.key import problem_digest
 
     found = {problem_digest(best.key.problem) for best in bests}
@@ -97,7 +104,7 @@ def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig]) -> No
     if lacking:
         lines = [f"{len(lacking)} of {len(problems)} shapes have no winner to export"]
         lines += [f"  {problem.label}" for problem in lacking]
-        raise NoValidConfiguration("\n".join(lines), hint="kt tune gemm with the same --shapes makes them")
+        raise NoValidConfiguration("\n".join(lines), hint=_way(passed_over))
 
 
 def _table(bests: Sequence[BestConfig]) -> str:

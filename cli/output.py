@@ -10,7 +10,7 @@ from typing import Any
 
 from kt.errors import InputError
 
-__all__ = ["check_target", "is_stdout", "json_text", "print_json", "print_table"]
+__all__ = ["check_target", "is_stdout", "json_text", "print_json", "print_table", "unwritten"]
 
 # Columns of sentences: where a window is too narrow, they stand below their row.
 _LONG = frozenset({"best predicted", "configuration", "notes", "reason", "unless", "verdict", "why"})
@@ -45,6 +45,13 @@ def check_target(target: str | None) -> None:
     path = Path(target).resolve()
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise InputError(f"{target} cannot be written: no permission", hint="name another file with -o")
+
+
+def unwritten(target: str) -> str:
+    """What became of an output file that was not written."""
+    if is_stdout(target):
+        return "nothing was written to standard output"
+    return f"{target} was left as it was" if os.path.lexists(target) else f"{target} was not made"
 
 
 def print_table(

@@ -66,7 +66,8 @@ def show_cache(
     sources = current_sources(space, inputs.check_folders(templates))
     keep = entry_filter(dtype=dtype, layout=layout, device=device_filter, family=family, states=state)
     with Store.open(cache_folder(cache_dir), read_only=True) as store:
-        found = [entry for entry in judged_entries(store, sources) if keep(entry)]
+        stored = judged_entries(store, sources)
+        found = [entry for entry in stored if keep(entry)]
         lacking: list[Missing] | None = None
         if problems is not None:
             lacking = _missing(store, problems, found, sources, device_filter)
@@ -77,7 +78,7 @@ def show_cache(
     else:
         _print_tables(found, lacking, verbose=verbose)
     if not quiet:
-        _say(warnings, f"no results in {store.file}" if not found and not lacking else "")
+        _say(warnings, "" if found or lacking else _nothing(len(stored), store.file))
     if lacking:
         raise _lacking_error(lacking, len(problems or ()))
 
@@ -141,6 +142,10 @@ def _say(warnings: Sequence[str], text: str) -> None:
         note(f"warning: {warning}")
     if text:
         note(text)
+
+
+def _nothing(stored: int, file: Path) -> str:
+    return f"none of the {stored} results in {file} match" if stored else f"no results in {file}"
 
 
 def _lacking_error(lacking: Sequence[Missing], total: int) -> KtError:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["gemm"]
 
 SCHEMA = "kt.tune/1"
+LISTED = 8  # shapes that a message names; the table and `--json` have all
 
 
 @reported
@@ -163,12 +164,14 @@ def _summarise(result: TuneResult) -> None:
 
 def _finish(result: TuneResult, output: str | None) -> None:
     """Write the table if it is whole, else leave the file as it is and say why; then end with the code for that."""
+    from kt.cli.output import unwritten
+
     without = [shape for shape in result.shapes if shape.best is None]
     if not without and not result.interrupted:
         _write_table(result.shapes, output)
         return
     if output is not None:
-        note(f"{output} was left as it was, for the table is not whole; `kt export --json` writes what there is")
+        note(f"{unwritten(output)}, for the table is not whole{_partial_table(result)}")
     if result.interrupted:
         note("interrupted; everything measured so far is in the cache, and the same command goes on from there")
         end(INTERRUPTED)
@@ -176,6 +179,15 @@ def _finish(result: TuneResult, output: str | None) -> None:
     if failed:
         raise NoValidConfiguration(_listing(failed, result, "have no valid configuration"))
     raise BudgetEnded(_listing(without, result, "were not tuned before the budget ended"), hint="raise --budget")
+
+
+def _partial_table(result: TuneResult) -> str:
+    """How to get the table of those shapes that have a result, if any has."""
+    found = [shape.best.measurement for shape in result.shapes if shape.best is not None]
+    if not found:
+        return ""
+    option = " --predicted" if any(measurement.predicted for measurement in found) else ""
+    return f"; `kt export --json{option}` writes what there is"
 
 
 def _write_table(shapes: Sequence[ShapeResult], output: str | None) -> None:
@@ -193,5 +205,10 @@ def _listing(shapes: Sequence[ShapeResult], result: TuneResult, what: str) -> st
     for shape in shapes:
         by_cause.setdefault(shape.failure, []).append(shape.problem.label)
     lines = [f"{len(shapes)} of {len(result.shapes)} shapes {what}"]
-    lines += [f"  {', '.join(labels)}: {cause}" for cause, labels in by_cause.items()]
+    lines += [f"  {_some(labels)}: {cause}" for cause, labels in by_cause.items()]
     return "\n".join(lines)
+
+
+def _some(labels: Sequence[str]) -> str:
+    more = f" and {len(labels) - LISTED} more" if len(labels) > LISTED else ""
+    return ", ".join(labels[:LISTED]) + more

@@ -11,6 +11,7 @@ from kt.cache.ranking import choose, listing_order
 from kt.cache.records import BestConfig
 from kt.devices.device import DeviceIdentity
 from kt.errors import InputError
+from kt.export.keywords import KEYWORDS
 from kt.export.literals import bool_literal, double_literal, int_literal, string_literal
 from kt.problems import DTYPES, LAYOUTS, Problem
 from kt.problems.dtypes import ACCUMULATORS, OUTPUT_BYTES
@@ -48,10 +49,9 @@ def render_header(winners: Iterable[BestConfig], *, predicted: bool = False, nam
         namespace: C++ namespace of everything in the header.
 
     Raises:
-        InputError: the namespace is no C++ name.
+        InputError: the namespace is no C++ name, or a reserved one.
     """
-    if not re.fullmatch(r"[A-Za-z]\w*(::[A-Za-z]\w*)*", namespace, re.ASCII) or "__" in namespace:
-        raise InputError(f"{namespace!r} is not a C++ namespace", hint="e.g. --namespace mylib::tuned")
+    _check_namespace(namespace)
     data = _data(_distinct(best for best in winners if predicted or not best.measurement.predicted))
     digest = hashlib.sha256(canonical([__version__, data]).encode()).hexdigest()[:16]
     text: str = _template().render(
@@ -67,6 +67,14 @@ def render_header(winners: Iterable[BestConfig], *, predicted: bool = False, nam
         order=_ORDER,
     )
     return text
+
+
+def _check_namespace(namespace: str) -> None:
+    if not re.fullmatch(r"[A-Za-z]\w*(::[A-Za-z]\w*)*", namespace, re.ASCII) or "__" in namespace:
+        raise InputError(f"{namespace!r} is not a C++ namespace", hint="e.g. --namespace mylib::tuned")
+    for name in namespace.split("::"):
+        if name in KEYWORDS:
+            raise InputError(f"{name!r} is reserved in C++: no namespace can have it", hint="e.g. --namespace mylib")
 
 
 def _template() -> Any:

@@ -131,7 +131,8 @@ def _value(document: Document, keys: tuple[Key, ...], key: ShapeKey, value: Any)
 def _factor(document: Document, keys: tuple[Key, ...], value: Any) -> float:
     if type(value) in (int, float) and abs(value) < 1e300:  # false for nan
         return float(value)
-    hint = "remove the quotes" if isinstance(value, str) else "write a number like 1.5 or 1e-3"
+    quoted = isinstance(value, str) and value.lstrip("-").replace(".", "", 1).isdigit()
+    hint = "remove the quotes" if quoted else "write a number like 1.5 or 1e-3"
     raise fail(document, keys, f"is {describe(document, keys, value)}; it must be a finite number", hint)
 
 

@@ -218,7 +218,11 @@ def test_the_command_names_missing_winners(bench_command: Callable[..., Any], tm
     assert json.loads(target.read_text())["schema"] == "kt.bench/1"
 
 
-def test_a_modelled_device_cannot_be_benched(kt: Command, tmp_path: Path) -> None:
-    """A bench measures: a model is no GPU, exit 4."""
+def test_a_modelled_device_cannot_be_benched(kt: Command, no_gpu: None, tmp_path: Path) -> None:
+    """A bench measures: a model is no GPU, exit 4, and no model is offered in place of a GPU."""
     (tmp_path / "shapes.yaml").write_text("shapes: [{m: 4, n: 4, k: 4}]\n")
-    assert kt("bench", "gemm", "--shapes", tmp_path / "shapes.yaml", "--device", "model:h200").code == 4
+    for device in ("model:h200", "auto", "local"):
+        outcome = kt("bench", "gemm", "--shapes", tmp_path / "shapes.yaml", "--device", device)
+        assert outcome.code == 4
+        assert "hint: a bench measures: run it where the GPU is" in outcome.err
+        assert "--device auto" not in outcome.err

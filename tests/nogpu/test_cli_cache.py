@@ -165,6 +165,48 @@ def test_predicted_winners_are_no_measured_ones(
     assert "predicted, not measured" in kt("show-cache").out
 
 
+def test_filters_that_fit_nothing_are_not_an_empty_cache(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """ "No results" would be wrong where there are some."""
+    _fill(own_environment, fresh(512), fresh(256))
+    err = kt("show-cache", "--family", "nope").err
+    assert "none of the 2 results in" in err
+    assert "no results" not in err
+
+
+def test_what_is_only_predicted_elsewhere_is_not_called_tuned(
+    kt: Command, own_environment: Path, fresh: Command, shapes: Path
+) -> None:
+    """The reason of a missing shape says what the other device has: a measured winner or the model's guess."""
+    _fill(own_environment, fresh(512), fresh(256, predicted=True, method="model/1"))
+    outcome = kt("show-cache", "--shapes", shapes, "--device", "model:t4", "--json")
+    reasons = {item["problem"]["m"]: item["reason"] for item in outcome.json["missing"]}
+    assert reasons[512].startswith("tuned for NVIDIA H200")
+    assert reasons[256].startswith("predicted for NVIDIA H200")
+
+
+@pytest.mark.parametrize("command", [("show-cache",), ("export", "--json")])
+def test_a_filter_for_the_missing_gpu_offers_no_model(kt: Command, command: tuple[str, ...]) -> None:
+    """`--device local` without a GPU: results of other devices are found by name, and `--device auto` is no help."""
+    outcome = kt(*command, "--device", "local")
+    assert outcome.code == 4
+    assert "hint: a part of a name" in outcome.err
+    assert "--device auto" not in outcome.err
+
+
+def test_an_export_that_lacks_shapes_says_what_would_help(
+    kt: Command, own_environment: Path, fresh: Command, shapes: Path
+) -> None:
+    """`--predicted` where the model has ranked them; else where to find out why there is none, and no promise."""
+    _fill(own_environment, fresh(512), fresh(1))
+    outcome = kt("export", "--json", "--shapes", shapes)
+    assert "hint: `kt show-cache`" in outcome.err
+    assert "makes them" not in outcome.err
+    _fill(own_environment, fresh(256, predicted=True, method="model/1"))
+    outcome = kt("export", "--json", "--shapes", shapes)
+    assert outcome.code == 3
+    assert "hint: --predicted takes" in outcome.err
+
+
 def test_export_json_is_a_table(kt: Command, own_environment: Path, fresh: Command, tmp_path: Path) -> None:
     """The table goes to standard output alone, or to a file with the same bytes."""
     _fill(own_environment, fresh(512), fresh(256))
@@ -281,6 +323,28 @@ def test_cache_prune(kt: Command, own_environment: Path, fresh: Command) -> None
     assert len(kt("show-cache", "--json").json["entries"]) == 2
     assert kt("cache", "prune", "--stale", "--json").json["winners"] == 1
     assert [entry["problem"]["m"] for entry in kt("show-cache", "--json").json["entries"]] == [512]
+
+
+def test_a_dry_run_frees_nothing_and_says_nothing_of_it(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """How many bytes there are to gain is not known before."""
+    _fill(own_environment, fresh(256, sources={"simt": "old"}))
+    assert kt("cache", "prune", "--stale", "--dry-run").out == "1 winners and 0 measurements would be removed\n"
+
+
+@pytest.mark.parametrize("option", ["--stale", "--failed", "--unreadable", "--damaged", "--cubins"])
+def test_pruning_makes_no_cache(kt: Command, tmp_path: Path, option: str) -> None:
+    """Where there is nothing, nothing is removed and nothing is made."""
+    assert kt("cache", "prune", option, "--cache-dir", tmp_path / "none").code == 0
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_file_that_is_no_cache_is_not_moved_away(kt: Command, own_environment: Path) -> None:
+    """`--damaged` is for kt's own file: another one is refused, and left as it is."""
+    (own_environment / "kt.sqlite3").write_text("hello\n")
+    outcome = kt("cache", "prune", "--damaged")
+    assert outcome.code == 1
+    assert "is not a kt cache" in outcome.err
+    assert [path.name for path in own_environment.iterdir()] == ["kt.sqlite3"]
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,41 @@ def test_a_failed_shape_is_exit_3_and_leaves_the_file(
     assert "no valid configuration" in outcome.out
 
 
+@pytest.mark.parametrize(
+    ("target", "predicted", "said"),
+    [
+        ("-", False, "nothing was written to standard output, for the table is not whole; `kt export --json` writes"),
+        ("new.json", False, "new.json was not made, for the table is not whole; `kt export --json` writes"),
+        ("old.json", True, "old.json was left as it was, for the table is not whole; `kt export --json --predicted`"),
+    ],
+)
+def test_what_became_of_the_output(
+    kt: Command, shapes: Path, ended: Command, make_winner: Callable[..., BestConfig], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, target: str, predicted: bool, said: str,
+) -> None:  # fmt: skip
+    """The note is true of the file, and the command that it offers would have something to write."""
+    monkeypatch.chdir(tmp_path)
+    Path("old.json").write_text("old")
+    ended(_but(lambda problem: ShapeResult(problem, make_winner(problem, predicted=predicted)), 256, best=None))
+    assert said in kt(*TUNE, shapes, "-o", target).err
+
+
+def test_no_command_is_offered_where_nothing_was_found(kt: Command, shapes: Path, ended: Command) -> None:
+    """Without any result, `kt export` would fail."""
+    ended(lambda problem: ShapeResult(problem, None, "no luck"))
+    assert "kt export" not in kt(*TUNE, shapes, "-o", "-").err
+
+
+def test_a_message_names_some_of_many_shapes(kt: Command, tmp_path: Path, ended: Command) -> None:
+    """Hundreds of shapes with one cause are not one line of thousands of characters."""
+    shapes = tmp_path / "many.yaml"
+    shapes.write_text(f"shapes: [{{m: {list(range(1, 292))}, n: 4, k: 4}}]\n")
+    ended(lambda problem: ShapeResult(problem, None, "the budget ended before this shape", untuned=True))
+    err = kt(*TUNE, shapes, "--progress", "none").err
+    assert "291 of 291 shapes were not tuned" in err
+    assert "fp32 nn 8x4x4 and 283 more: the budget ended" in err
+
+
 def test_the_budget_that_ended_is_exit_5(
     kt: Command, shapes: Path, ended: Command, won: Ending, tmp_path: Path
 ) -> None:

@@ -403,3 +403,6 @@ def test_the_namespace_is_the_users_choice_and_must_be_one(make_winner: Make) ->
     for wrong in ("", "3d", "a-b", "a::", "a b", "a__b", "é"):
         with pytest.raises(InputError, match="not a C\\+\\+ namespace"):
             render_header([make_winner()], namespace=wrong)
+    for wrong in ("class", "mine::export", "int"):
+        with pytest.raises(InputError, match=r"reserved in C\+\+"):
+            render_header([make_winner()], namespace=wrong)

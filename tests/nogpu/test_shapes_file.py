@@ -313,3 +313,15 @@ def test_docs_examples_load(load: Any) -> None:
     assert blocks
     for block in blocks:
         assert load(block.split("```")[0])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "hint"), [("nan", "write a number"), ('"x"', "write a number"), ('"1.5"', "remove the quotes")]
+)
+def test_quotes_are_named_only_where_there_are_some(tmp_path: Path, alpha: str, hint: str) -> None:
+    """The hint of a factor that is text fits what was written."""
+    path = tmp_path / "shapes.yaml"
+    path.write_text(f"shapes: [{{m: 4, n: 4, k: 4, alpha: {alpha}}}]\n")
+    with pytest.raises(InputError) as caught:
+        load_shapes(path)
+    assert (caught.value.hint or "").startswith(hint)
