@@ -205,3 +205,26 @@ def test_the_makefiles_of_the_docs(tmp_path: Path, recipe: int, asked_again: boo
         os.utime(tmp_path / "table.stamp", (now - 150, now - 150))
     calls, built = make("two", now - 100)
     assert (built, calls) == ("two", 4 if asked_again else 3)
+
+
+def test_what_no_family_serves_is_documented() -> None:
+    """docs/shapes-file.md names the formats that a file may ask for and no built-in family has yet."""
+    from kt.problems import DTYPES
+    from kt.search_spaces.loader import builtin_spaces
+
+    text = " ".join((ROOT / "docs" / "shapes-file.md").read_text(encoding="utf-8").split())
+    sentence = text.partition("serves today: for ")[2].partition(" and sums in")[0]
+    served = {name for space in builtin_spaces() for name in space.dtypes}
+    assert set(re.findall(r"`(\w+)`", sentence)) == set(DTYPES) - served
+
+
+def test_the_size_of_the_built_in_space_is_documented() -> None:
+    """docs/search-spaces.md gives the number of combinations of `simt`."""
+    from math import prod
+
+    from kt.search_spaces.loader import builtin_spaces
+
+    (simt,) = (space for space in builtin_spaces() if space.family == "simt")
+    total = prod(len(values) for values in [*simt.parameters.values(), *simt.runtime.values()])
+    page = (ROOT / "docs" / "search-spaces.md").read_text(encoding="utf-8")
+    assert f"`simt` space ({total:,} combinations" in page

@@ -33,9 +33,9 @@ STRICT = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "
 
 
 def build(folder: Path, header: str, **sources: str) -> Path:
-    """Compiles and links the sources, each a translation unit beside `table.h`."""
+    """Compiles and links the sources, each a translation unit beside `gemm_table.h`."""
     assert GXX is not None
-    (folder / "table.h").write_text(header)
+    (folder / "gemm_table.h").write_text(header)
     for name, text in sources.items():
         (folder / f"{name}.cpp").write_text(text)
     files = [str(folder / f"{name}.cpp") for name in sources]
@@ -52,8 +52,8 @@ def run(program: Path, text: str = "") -> str:
 
 # Reads queries, one a line, and answers each with the key of the entry that was found, or "-".
 ASK = """
-#include "table.h"
-#include "table.h"
+#include "gemm_table.h"
+#include "gemm_table.h"
 #include <cstdio>
 int main() {
   kt::Query q;
@@ -172,9 +172,9 @@ def test_an_empty_table_compiles_and_finds_nothing(tmp_path: Path) -> None:
 @needs_gxx
 def test_two_units_share_one_table_and_one_counter(tmp_path: Path, make_winner: Make) -> None:
     """Included in several translation units, the data is there once, and misses are counted together."""
-    one = '#include "table.h"\nconst void* there() { return kt::entries; }\nvoid miss() { kt::find(kt::Query{}, 0); }\n'
+    one = '#include "gemm_table.h"\nconst void* there() { return kt::entries; }\nvoid miss() { kt::find(kt::Query{}, 0); }\n'
     main = """
-#include "table.h"
+#include "gemm_table.h"
 #include <cstdio>
 const void* there();
 void miss();
@@ -204,7 +204,7 @@ def test_parameters_launches_and_marks_arrive(tmp_path: Path, make_winner: Make)
         workspace_bytes=2**40, time_us=0.1 + 0.2, complete=False,
     )  # fmt: skip
     main = """
-#include "table.h"
+#include "gemm_table.h"
 #include <cstdio>
 constexpr kt::Query query() { kt::Query q; q.m = q.n = q.k = 512; return q; }
 static_assert(kt::lookup(query(), kt::Device{"NVIDIA H200", 9, 0, 132, 140}) == kt::entries);
@@ -234,7 +234,7 @@ def test_the_device_is_identified_as_kt_does(tmp_path: Path, make_winner: Make) 
     """A7: the header turns device properties into the identity that the cache has, rounding of memory included."""
     sizes = [0, 2**30 - 1, 2**29, 3 * 2**29, 5 * 2**29, 2**29 + 1, 150754820096, 85024112640, 25757220864]
     main = """
-#include "table.h"
+#include "gemm_table.h"
 #include <cstdio>
 struct Properties { char name[256]; unsigned long totalGlobalMem; int major, minor, multiProcessorCount; };
 int main() {
@@ -258,7 +258,7 @@ def test_another_device_of_the_architecture_is_used_only_when_asked_for(tmp_path
     problem = Problem(64, 64, 64)
     winners = [make_winner(problem, device=device) for device in (SLICE, H100, A100)]
     main = """
-#include "table.h"
+#include "gemm_table.h"
 #include <cstdio>
 void ask(kt::Device device, int m) {
   kt::Query q;
@@ -299,7 +299,7 @@ def test_names_that_users_choose_cannot_break_the_code(tmp_path: Path, make_winn
         device=DeviceIdentity(odd, (9, 0), 1, 1),
     )
     main = """
-#include "table.h"
+#include "gemm_table.h"
 #include <cstdio>
 int main() {
   const kt::Entry& e = kt::entries[0];
@@ -315,7 +315,7 @@ def test_a_table_of_thousands_is_looked_up_in_under_200_nanoseconds(tmp_path: Pa
     """The look-up may stand before every call of a kernel."""
     winners = [make_winner(Problem(m, n, 64)) for m in range(1, 64) for n in range(1, 64)]
     main = """
-#include "table.h"
+#include "gemm_table.h"
 #include <chrono>
 #include <cstdio>
 int main() {
@@ -345,9 +345,9 @@ int main() {
 def test_nvcc_accepts_the_header_without_a_warning(empty: bool, tmp_path: Path, make_winner: Make) -> None:
     """The header is for CUDA programs: nvcc compiles it in a .cu file, with the runtime's device properties."""
     assert NVCC is not None
-    (tmp_path / "table.h").write_text(render_header([] if empty else [make_winner()]))
+    (tmp_path / "gemm_table.h").write_text(render_header([] if empty else [make_winner()]))
     (tmp_path / "unit.cu").write_text(
-        '#include "table.h"\n#include "table.h"\n'
+        '#include "gemm_table.h"\n#include "gemm_table.h"\n'
         "const kt::Entry* ask(const cudaDeviceProp& p) { return kt::find(kt::Query{}, kt::device_of(p)); }\n"
         "const kt::Entry* near(const kt::Device& d) { return kt::find_same_architecture(kt::Query{}, d); }\n"
     )
