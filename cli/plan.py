@@ -9,14 +9,16 @@ import typer
 
 from kt.cli import options
 from kt.cli.outcome import note, reported
-from kt.errors import NoValidConfiguration
+from kt.errors import CacheError, NoValidConfiguration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kt.errors import KtError
     from kt.problems import Problem
     from kt.search_spaces.space import SearchSpace
-    from kt.tuner.plan import CompiledConfig, FamilyPlan, Plan, ShapePlan
+    from kt.tuner.compiled_plan import CompiledPlan
+    from kt.tuner.plan import Plan, ShapePlan
     from kt.tuner.request import TuneRequest
 
 __all__ = ["gemm"]
@@ -44,33 +46,72 @@ def gemm(
 ) -> None:
     """Show the search spaces, what is rejected and why, and about how long tuning would take.
 
-    Nothing is measured and no GPU is touched. Without --shapes, a square problem of each operand format stands in.
+    Nothing is measured and no GPU is touched. Shapes whose winners are in the cache count as no work. Without --shapes,
+    a square problem of each operand format stands in.
     """
     from kt.cli import inputs
     from kt.cli.output import print_json
+    from kt.cli.plan_tables import print_plan
     from kt.devices.local import select_device
-    from kt.tuner.plan import plan
     from kt.tuner.request import TuneRequest
 
     problems = inputs.read_shapes(shapes, dtype) if shapes else None
     spaces = inputs.read_spaces(space, problems or [])
     limit, folders = inputs.read_budget(budget), inputs.check_folders(templates)
-    problems = problems or _stand_ins(spaces, dtype)
     request = TuneRequest(
-        problems, spaces, select_device(device), strategy.value, limit, template_dirs=folders, compilers=jobs
-    )
-    planned = plan(request)
+        problems or _stand_ins(spaces, dtype), spaces, select_device(device), strategy.value, limit,
+        template_dirs=folders, compilers=jobs,
+    )  # fmt: skip
+    planned = _plan(request, cache_dir, with_cache=problems is not None)
     compiled = _compile(request, cache_dir) if compile_ else None
     if as_json:
         print_json(_document(request, planned, compiled))
     else:
-        _print(request, planned, compiled)
+        print_plan(planned, compiled)
     if not quiet:
-        note(f"the limits are those of {request.device.name}{' (modelled)' if request.device.modelled else ''}")
-    failed = [shape for shape in planned.shapes if shape.failure]
-    if failed:
-        lines = [f"{len(failed)} of {len(planned.shapes)} shapes have no valid configuration"]
-        raise NoValidConfiguration("\n".join([*lines, *(f"  {one.problem.label}: {one.failure}" for one in failed)]))
+        _say(request)
+    _raise_failures(planned, compiled)
+
+
+def _plan(request: TuneRequest, cache_dir: Path | None, *, with_cache: bool) -> Plan:
+    """The plan, less what the cache answers where it can be read."""
+    from kt.cache.location import cache_dir as cache_folder
+    from kt.cache.store import Store
+    from kt.tuner.plan import plan
+
+    if not with_cache:
+        return plan(request)
+    try:
+        store = Store.open(cache_folder(cache_dir), read_only=True)
+    except CacheError as error:
+        note(f"warning: planned without the cache: {error.message}")
+        return plan(request)
+    with store:
+        return plan(request, store)
+
+
+def _say(request: TuneRequest) -> None:
+    note(f"the limits are those of {request.device.name}{' (modelled)' if request.device.modelled else ''}")
+    if request.without_effect:
+        note(f"warning: {request.without_effect}")
+
+
+def _raise_failures(planned: Plan, compiled: CompiledPlan | None) -> None:
+    """End as a run would: one cause that leaves no shape is told alone, with its remedy; others shape by shape.
+
+    Raises:
+        NoValidConfiguration: a shape has no valid configuration, or none of its candidates compiles.
+        CompilerUnavailable: nothing compiles, for a cause that lies in the installation.
+    """
+    errors: dict[Problem, KtError] = dict(compiled.failures) if compiled else {}
+    causes = {shape.problem: shape.failure for shape in planned.shapes if shape.failure}
+    if len(errors) == len(planned.shapes) and len({error.message for error in errors.values()}) == 1:
+        raise next(iter(errors.values()))
+    causes |= {problem: error.message for problem, error in errors.items()}
+    if causes:
+        lines = [f"{len(causes)} of {len(planned.shapes)} shapes have no valid configuration"]
+        lines += [f"  {problem.label}: {cause}" for problem, cause in causes.items()]
+        raise NoValidConfiguration("\n".join(lines))
 
 
 def _stand_ins(spaces: Sequence[SearchSpace], dtype: str | None) -> list[Problem]:
@@ -82,18 +123,19 @@ def _stand_ins(spaces: Sequence[SearchSpace], dtype: str | None) -> list[Problem
     return [Problem(STANDARD, STANDARD, STANDARD, name) for name in wanted]
 
 
-def _compile(request: TuneRequest, cache_dir: Path | None) -> list[CompiledConfig]:
+def _compile(request: TuneRequest, cache_dir: Path | None) -> CompiledPlan:
     from kt.cache.location import cache_dir as cache_folder
     from kt.tuner.compilation import Compilation
     from kt.tuner.compile_pool import CompilePool
+    from kt.tuner.compiled_plan import compile_plan
     from kt.tuner.cubin_cache import CubinCache
-    from kt.tuner.plan import compile_plan
 
     folder = cache_folder(cache_dir)
     compilation = Compilation(
         request.device.arch,
         lambda: CompilePool(request.compilers, CubinCache(folder), request.compile_limit_s, warn=note),
         request.template_dirs,
+        failure_folder=folder / "failures",
     )
     try:
         return compile_plan(request, compilation)
@@ -101,73 +143,7 @@ def _compile(request: TuneRequest, cache_dir: Path | None) -> list[CompiledConfi
         compilation.close()
 
 
-def _print(request: TuneRequest, planned: Plan, compiled: Sequence[CompiledConfig] | None) -> None:
-    from kt.cli.output import print_table
-
-    print_table(
-        ("shape", "valid", "to try", "predicted us", "floor us", "limit", "best predicted"),
-        [_shape_row(shape) for shape in planned.shapes],
-        left=frozenset({"shape", "limit", "best predicted"}),
-    )
-    print()
-    print_table(
-        ("family", "rejected", "unless", "reason"),
-        _rejection_rows(planned.shapes),
-        left=frozenset({"family", "unless", "reason"}),
-    )
-    if compiled is not None:
-        print()
-        columns = ("shape", "registers", "spills", "shared", "blocks/SM", "occupancy", "limited by", "predicted us")
-        print_table(
-            (*columns, "configuration", "verdict"),
-            [_compiled_row(one) for one in compiled],
-            left=frozenset({"shape", "limited by", "configuration", "verdict"}),
-        )
-    print(f"\nabout {planned.kernels} kernels to compile and {_duration(planned.seconds)} to tune")
-
-
-def _shape_row(shape: ShapePlan) -> tuple[str, ...]:
-    predicted = f"{shape.predicted_us:.1f}" if shape.predicted_us is not None else "-"
-    best = shape.best.label if shape.best else shape.failure
-    figures = (str(shape.valid), str(shape.evaluations), predicted, f"{shape.floor.us:.1f}", shape.floor.bound)
-    return (shape.problem.label, *figures, best)
-
-
-def _rejection_rows(shapes: Sequence[ShapePlan]) -> list[tuple[str, ...]]:
-    """One line for each constraint; where shapes differ, the least and the most that it rejects."""
-    families: dict[str, list[FamilyPlan]] = {}
-    for shape in shapes:
-        for family in shape.families:
-            families.setdefault(family.family, []).append(family)
-    rows: list[tuple[str, ...]] = []
-    for name, plans in families.items():
-        rows.append((name, str(plans[0].combinations), "", "combinations of all values"))
-        counts: dict[tuple[str, str], list[int]] = {}
-        for family in plans:
-            for rejection in family.rejections:
-                counts.setdefault((rejection.require, rejection.reason), []).append(rejection.count)
-        rows += [(name, _span(found), require, reason) for (require, reason), found in counts.items()]
-        rows.append((name, _span([family.valid for family in plans]), "", "are left"))
-    return rows
-
-
-def _span(counts: Sequence[int]) -> str:
-    return str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
-
-
-def _compiled_row(one: CompiledConfig) -> tuple[str, ...]:
-    predicted = f"{one.predicted_us:.1f}" if one.predicted_us is not None else "-"
-    figures = (str(one.registers), str(one.spill_bytes), str(one.smem_bytes), str(one.blocks_per_sm))
-    return (
-        one.problem.label, *figures, f"{one.occupancy:.0%}", one.limiter, predicted, one.config.label, one.verdict,
-    )  # fmt: skip
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _document(request: TuneRequest, planned: Plan, compiled: Sequence[CompiledConfig] | None) -> dict[str, object]:
+def _document(request: TuneRequest, planned: Plan, compiled: CompiledPlan | None) -> dict[str, object]:
     from kt.cache.key import device_fields
 
     document: dict[str, object] = {
@@ -176,20 +152,23 @@ def _document(request: TuneRequest, planned: Plan, compiled: Sequence[CompiledCo
         "modelled": request.device.modelled,
         "kernels": planned.kernels,
         "seconds": round(planned.seconds, 1),
-        "shapes": [_shape_document(shape) for shape in planned.shapes],
+        "cached": sum(shape.cached for shape in planned.shapes),
+        "shapes": [_shape_document(shape, compiled) for shape in planned.shapes],
     }
     if compiled is not None:
         document["compiled"] = [
             vars(one) | {"problem": one.problem.as_dict(), "family": one.config.family, "config": one.config.as_dict()}
-            for one in compiled
+            for one in compiled.configs
         ]
     return document
 
 
-def _shape_document(shape: ShapePlan) -> dict[str, object]:
+def _shape_document(shape: ShapePlan, compiled: CompiledPlan | None) -> dict[str, object]:
+    error = compiled.failures.get(shape.problem) if compiled else None
     return {
         "problem": shape.problem.as_dict(),
-        "failure": shape.failure or None,
+        "failure": shape.failure or (error.message if error else None),
+        "cached": shape.cached,
         "valid": shape.valid,
         "evaluations": shape.evaluations,
         "predicted_us": shape.predicted_us,

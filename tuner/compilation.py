@@ -1,14 +1,15 @@
 """`Compilation`: configurations to binaries for a whole run; each distinct kernel is rendered and compiled once.
 
 Problems with equal signatures share their kernels. The pool starts with the first kernel that is asked for. What failed
-is counted per signature: once every kernel of a signature fails for one cause, none of it is compiled any more.
+is counted per signature: once every kernel of a signature fails for one cause, none of it is compiled any more. A
+binary without a kernel that is to be launched counts as a failure, though the compiler has none to report.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -17,11 +18,12 @@ from kt.errors import KtError
 from kt.templates.render import render
 from kt.tuner.compile_failures import FailureGroups
 from kt.tuner.messages import Binary, CompileJob
+from kt.tuner.pruning import lacking
 from kt.tuner.toolchain import compile_job, toolchain
 
 if TYPE_CHECKING:
     from kt.problems import Signature
-    from kt.search_spaces.space import Config, SearchSpace, Value
+    from kt.search_spaces.space import Config, Launch, SearchSpace, Value
     from kt.templates.source import Source
 
 __all__ = ["Compilation", "Kernel", "Pool"]
@@ -59,6 +61,15 @@ class Kernel:
     job_digest: str
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What is being compiled: its text, and what the first to ask for it will launch."""
+
+    text: str
+    signature: Signature
+    launches: Sequence[Launch]
+
+
 @dataclass
 class Compilation:
     """The kernels of a run.
@@ -83,14 +94,14 @@ class Compilation:
     _pool: Pool | None = None
     _kernels: dict[tuple[str, tuple[tuple[str, Value], ...], Signature], Kernel] = field(default_factory=dict)
     _latest: CompileJob | None = None  # rendered last, most likely to be asked for next; texts are too large to keep
-    _texts: dict[str, tuple[str, Signature]] = field(default_factory=dict)  # of what is being compiled
+    _waiting: dict[str, _Asked] = field(default_factory=dict)  # by digest
     _failures: dict[Signature, FailureGroups] = field(default_factory=dict)
     _asked_of: Counter[Signature] = field(default_factory=Counter)
 
     @property
     def pending(self) -> int:
         """Binaries that were asked for and have not come."""
-        return len(self._texts)
+        return len(self._waiting)
 
     @property
     def connections(self) -> list[Connection]:
@@ -113,26 +124,24 @@ class Compilation:
             self._kernels[key] = Kernel(space, config, signature, source.digest, job.digest)
         return self._kernels[key]
 
-    def request(self, kernel: Kernel) -> None:
-        """Have `kernel` compiled, unless it is or is being compiled."""
-        if kernel.job_digest in self.binaries or kernel.job_digest in self._texts:
+    def request(self, kernel: Kernel, launches: Sequence[Launch] = ()) -> None:
+        """Have `kernel` compiled, unless it is or is being compiled; `launches` is what its binary is for."""
+        if kernel.job_digest in self.binaries or kernel.job_digest in self._waiting:
             return
         job = self._latest
         if job is None or job.digest != kernel.job_digest:
             _, job = self._render(kernel.space, kernel.config, kernel.signature)
-        self._submit(job, kernel.signature)
+        self._submit(job, _Asked(job.source, kernel.signature, launches))
 
     def collect(self, timeout: float = 0.0) -> list[Binary]:
         """Binaries that have come since the last call; waits up to `timeout` seconds for the first one."""
-        if self._pool is None or not self._texts:
+        if self._pool is None or not self._waiting:
             return []
         arrived = self._pool.poll(timeout)
         for binary in arrived:
             self.binaries[binary.digest] = binary
-            if binary.digest in self._texts:  # else it was cancelled after a compiler had begun with it
-                text, signature = self._texts.pop(binary.digest)
-                self._failures[signature].add(binary, text)
-                self.done += 1
+            if binary.digest in self._waiting:  # else it was cancelled after a compiler had begun with it
+                self._count(binary, self._waiting.pop(binary.digest))
         if arrived:
             self.report(self.done, self.asked)
         return arrived
@@ -143,6 +152,11 @@ class Compilation:
         if groups and groups.all_alike(self._asked_of[signature]):
             return groups.common_failure()
         return None
+
+    def failure_summary(self, signature: Signature) -> list[str]:
+        """What failed of `signature`: a line for each cause, most frequent first, with source and log of the first."""
+        groups = self._failures.get(signature)
+        return groups.summary() if groups else []
 
     def failure_counts(self) -> dict[str, int]:
         """Compile failures by cause."""
@@ -157,10 +171,10 @@ class Compilation:
             return
         self._pool.cancel_pending()
         self.collect()
-        for _, signature in self._texts.values():
-            self._asked_of[signature] -= 1
-        self.asked -= len(self._texts)
-        self._texts.clear()
+        for asked in self._waiting.values():
+            self._asked_of[asked.signature] -= 1
+        self.asked -= len(self._waiting)
+        self._waiting.clear()
 
     def close(self) -> None:
         """End all compilers."""
@@ -172,11 +186,16 @@ class Compilation:
         self._latest = compile_job(source, self.arch, toolchain())
         return source, self._latest
 
-    def _submit(self, job: CompileJob, signature: Signature) -> None:
+    def _submit(self, job: CompileJob, asked: _Asked) -> None:
         self._pool = self._pool or self.open_pool()
-        self._texts[job.digest] = job.source, signature
-        self._failures.setdefault(signature, FailureGroups(self.failure_folder))
-        self._asked_of[signature] += 1
+        self._waiting[job.digest] = asked
+        self._failures.setdefault(asked.signature, FailureGroups(self.failure_folder))
+        self._asked_of[asked.signature] += 1
         self.asked += 1
         self._pool.submit(job)
         self.report(self.done, self.asked)
+
+    def _count(self, binary: Binary, asked: _Asked) -> None:
+        outcome = replace(binary, error=binary.error or lacking(binary, asked.launches))
+        self._failures[asked.signature].add(outcome, asked.text)
+        self.done += 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kt.cache.records import Measurement
 from kt.tuner.messages import Failure, Refine, RefineReply
+from kt.tuner.pruning import lacking
 from kt.tuner.ptxas_log import first_error
 from kt.tuner.shape_run import ShapeFailed, ShapeRun, Trial
 from kt.tuner.winner import finalists, pick
@@ -137,13 +138,14 @@ class Finals:
         """Those with a binary; for results of an earlier run it comes from the cubin cache, or is made again."""
         compilation = self.gpu.compilation
         for trial in entrants:
-            compilation.request(trial.kernel)
+            compilation.request(trial.kernel, trial.launches)
         while any(trial.kernel.job_digest not in compilation.binaries for trial in entrants):
             compilation.collect(WAIT_S)
         for trial in entrants:
             trial.binary = compilation.binaries[trial.kernel.job_digest]
-            if trial.binary.error:
-                self._drop(trial, Measurement("compile_error", detail=first_error(trial.binary.error)))
+            fault = first_error(trial.binary.error) or lacking(trial.binary, trial.launches)
+            if fault:
+                self._drop(trial, Measurement("compile_error", detail=fault))
         return [trial for trial in entrants if trial.number not in self._dropped]
 
     def _drop(self, trial: Trial, measurement: Measurement) -> None:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kt.devices.roofline import Floor, floor
-from kt.errors import KtError
-from kt.search_spaces.launch import resolve
+from kt.errors import CompilerUnavailable, KtError
 from kt.tuner.candidates import Candidates, nothing_valid
-from kt.tuner.occupancy import limiter, occupancy
-from kt.tuner.pruning import main_launch, prune, resources
-from kt.tuner.strategies import Auto, Shortlist, make_search
+from kt.tuner.run import stored_best
+from kt.tuner.searches import search_for
+from kt.tuner.strategies import Auto
 
 if TYPE_CHECKING:
+    from kt.cache.store import Store
     from kt.problems import Problem, Signature
     from kt.search_spaces.enumeration import Rejection
     from kt.search_spaces.space import Config
-    from kt.tuner.compilation import Compilation, Kernel
     from kt.tuner.request import TuneRequest
 
-__all__ = ["CompiledConfig", "FamilyPlan", "Plan", "ShapePlan", "compile_plan", "plan"]
+__all__ = ["FamilyPlan", "Plan", "ShapePlan", "plan"]
 
 # For the estimate. A run on a machine with an H200 and 16 cores (benchmarks/results/h200/fp32-c683b5f.json; NVRTC 13.0,
 # 16 compilers) took 286 s for 44 fp32 shapes with about 105 candidates each and 4,033 `simt` kernels: 14 kernels a
@@ -36,6 +35,7 @@ SCREEN_RUNS = 4  # of the kernel
 FINALS_S = 1.5
 PREPARE_S = 0.4
 START_S = 1.5  # of the run: worker, context, compilers
+RANK_S = 0.1  # of one shape on a modelled device, besides the compilers
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class ShapePlan:
         best, predicted_us: the best predicted candidate; None if there is none.
         floor: the roofline floor.
         failure: "" or why the shape cannot be tuned.
+        cached: its winner is in the cache already, so a run would try nothing.
     """
 
     problem: Problem
@@ -76,6 +77,7 @@ class ShapePlan:
     predicted_us: float | None
     floor: Floor
     failure: str = ""
+    cached: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,32 +89,13 @@ class Plan:
     seconds: float
 
 
-@dataclass(frozen=True)
-class CompiledConfig:
-    """A configuration as it was compiled.
+def plan(request: TuneRequest, store: Store | None = None) -> Plan:
+    """What `request` would do; nothing is compiled, and no GPU is touched.
 
-    Attributes:
-        registers: of a thread; spill_bytes: of a thread; smem_bytes: of a block, static and dynamic.
-        blocks_per_sm, occupancy: resident blocks of a multiprocessor, and its threads as a part of those it can hold.
-        limiter: what keeps more blocks away.
-        predicted_us: the model's time with these figures.
-        verdict: "" or why a run would not launch it.
+    Args:
+        store: the cache; shapes that it answers take no time and no kernels.
     """
-
-    problem: Problem
-    config: Config
-    registers: int = 0
-    spill_bytes: int = 0
-    smem_bytes: int = 0
-    blocks_per_sm: int = 0
-    occupancy: float = 0.0
-    limiter: str = ""
-    predicted_us: float | None = None
-    verdict: str = ""
-
-
-def plan(request: TuneRequest) -> Plan:
-    """What `request` would do; nothing is compiled, and no GPU is touched."""
+    answered = _answered(request, store)
     shapes = []
     first: set[tuple[object, ...]] = set()
     for problem in request.problems:
@@ -121,51 +104,50 @@ def plan(request: TuneRequest) -> Plan:
         except KtError as error:
             shapes.append(ShapePlan(problem, (), 0, 0, None, None, floor(problem, request.device), error.message))
             continue
-        shape, configs = _shape(request, candidates)
+        shape, configs = _shape(request, candidates, cached=problem in answered)
         shapes.append(shape)
         first.update((problem.signature, config.family, config.parameters) for config in configs)
-    kernels = _kernels(shapes, len(first)) if request.strategy == "auto" else _kernels_of_lists(shapes)
+    kernels = _kernels(request, shapes, len(first))
     return Plan(tuple(shapes), kernels, _seconds(request, shapes, kernels))
 
 
-def compile_plan(request: TuneRequest, compilation: Compilation, per_shape: int = 8) -> list[CompiledConfig]:
-    """The best predicted configurations of every shape, compiled for the device.
-
-    Raises:
-        CompilerUnavailable: there is no compiler for the device.
-    """
-    asked: list[tuple[Candidates, int, Kernel]] = []
-    for problem in request.problems:
-        candidates = Candidates(problem, request.device, request.spaces_for(problem))
-        for number in Shortlist(candidates, per_shape).propose():
-            kernel = compilation.kernel(candidates.space(number), candidates.config(number), problem.signature)
-            compilation.request(kernel)
-            asked.append((candidates, number, kernel))
-    while compilation.pending:
-        compilation.collect(1.0)
-    return [_compiled(candidates, number, kernel, compilation) for candidates, number, kernel in asked]
+def _answered(request: TuneRequest, store: Store | None) -> set[Problem]:
+    """The problems that a run would take from the cache; none without a compiler, which the cache's keys name."""
+    served = [problem for problem in request.problems if request.spaces_for(problem)]
+    try:
+        return {problem for problem in served if store and stored_best(request, store, problem)}
+    except CompilerUnavailable:
+        return set()
 
 
-def _shape(request: TuneRequest, candidates: Candidates) -> tuple[ShapePlan, list[Config]]:
+def _shape(request: TuneRequest, candidates: Candidates, *, cached: bool) -> tuple[ShapePlan, list[Config]]:
     """The plan of one shape, and the configurations that would be tried first."""
     problem, families = candidates.problem, tuple(_families(candidates))
     bound = floor(problem, candidates.device)
     if not len(candidates):
         cause = nothing_valid(candidates) if candidates.spaces else f"no kernel family serves {problem.dtype} here"
         return ShapePlan(problem, families, 0, 0, None, None, bound, cause), []
-    search = make_search(request.strategy, candidates, request.seed)
-    evaluations = min(search.likely, request.budget.evaluations or search.likely)
     best = int(candidates.sample.by_prediction()[0])
-    config, predicted = (
-        candidates.config(int(candidates.sample.numbers[best])),
-        float(candidates.sample.predicted[best]),
-    )
-    shape = ShapePlan(problem, families, len(candidates), evaluations, config, predicted, bound)
-    return shape, [candidates.config(number) for number in search.propose()[:evaluations]]
+    config = candidates.config(int(candidates.sample.numbers[best]))
+    predicted = float(candidates.sample.predicted[best])
+    shape = ShapePlan(problem, families, len(candidates), 0, config, predicted, bound, cached=cached)
+    if cached:
+        return shape, []
+    search = search_for(request, candidates)
+    evaluations = min(search.likely, request.budget.evaluations or search.likely)
+    tried = [candidates.config(number) for number in search.propose()[:evaluations]]
+    return replace(shape, evaluations=evaluations), tried
 
 
-def _kernels(shapes: Sequence[ShapePlan], first: int) -> int:
-    """About how many `auto` compiles: of its first selections `first`, and those of the steps around the best."""
+def _kernels(request: TuneRequest, shapes: Sequence[ShapePlan], first: int) -> int:
+    """About how many kernels a run compiles, of which `first` are those of the first selections."""
+    if request.device.modelled:
+        return first
+    return _kernels_of_auto(shapes, first) if request.strategy == "auto" else _kernels_of_lists(shapes)
+
+
+def _kernels_of_auto(shapes: Sequence[ShapePlan], first: int) -> int:
+    """Those of the first selections, and those of the steps around the best."""
     return first + round(LATER_KERNELS * sum(max(0, shape.evaluations - Auto.FIRST) for shape in shapes))
 
 
@@ -192,28 +174,18 @@ def _families(candidates: Candidates) -> list[FamilyPlan]:
 
 
 def _seconds(request: TuneRequest, shapes: Sequence[ShapePlan], kernels: int) -> float:
-    cores = request.compilers or len(os.sched_getaffinity(0))
-    measuring = [
-        PREPARE_S + FINALS_S + shape.evaluations * (SCREEN_S + SCREEN_RUNS * (shape.predicted_us or 0.0) / 1e6)
-        for shape in shapes
-        if shape.valid
-    ]
-    seconds = START_S + max(sum(measuring), kernels * COMPILE_S / cores)
+    """The time of the run: what the GPU does, or what the compilers do if that takes longer."""
+    waiting = [shape for shape in shapes if shape.valid and not shape.cached]
+    if not waiting:
+        return 0.0
+    compiling = kernels * COMPILE_S / (request.compilers or len(os.sched_getaffinity(0)))
+    if request.device.modelled:
+        seconds = RANK_S * len(waiting) + compiling
+    else:
+        seconds = START_S + max(sum(map(_gpu_seconds, waiting)), compiling)
     return min(seconds, request.budget.seconds or seconds)
 
 
-def _compiled(candidates: Candidates, number: int, kernel: Kernel, compilation: Compilation) -> CompiledConfig:
-    problem, device, config = candidates.problem, candidates.device, candidates.config(number)
-    binary = compilation.binaries[kernel.job_digest]
-    launches, _ = resolve(candidates.space(number), config, {**device.names(), **problem.names()})
-    verdict = prune(binary, launches, device, keep_spills=False)
-    if binary.error:
-        return CompiledConfig(problem, config, verdict=verdict.detail if verdict else binary.error)
-    registers, spills, smem = resources(binary, launches)
-    threads = main_launch(binary, launches).block
-    blocks = int(occupancy(device, threads, registers, smem))
-    return CompiledConfig(
-        problem, config, registers, spills, smem, blocks, blocks * threads / device.threads_per_sm,
-        limiter(device, threads, registers, smem), candidates.predicted_us(number, registers),
-        verdict.detail if verdict else "",
-    )  # fmt: skip
+def _gpu_seconds(shape: ShapePlan) -> float:
+    screening = SCREEN_S + SCREEN_RUNS * (shape.predicted_us or 0.0) / 1e6
+    return PREPARE_S + FINALS_S + shape.evaluations * screening

@@ -9,7 +9,18 @@ from kt.tuner.messages import Binary
 from kt.tuner.occupancy import limiter, occupancy
 from kt.tuner.ptxas_log import first_error
 
-__all__ = ["main_launch", "prune", "resources"]
+__all__ = ["lacking", "main_launch", "prune", "resources"]
+
+
+def lacking(binary: Binary, launches: Sequence[Launch]) -> str:
+    """Which kernel of `launches` the binary does not have, and which it has; "" if it has all."""
+    missing = next((launch.kernel for launch in launches if launch.kernel not in binary.registers), "")
+    if binary.error or not missing:
+        return ""
+    mangled = any(f"{len(missing)}{missing}" in name for name in binary.registers)
+    there = ", ".join(sorted(binary.registers)) or "none"
+    advice = '; declare it extern "C"' if mangled else ""
+    return f"the template has no kernel {missing}, which `launches` names; its kernels are: {there}{advice}"
 
 
 def main_launch(binary: Binary, launches: Sequence[Launch]) -> Launch:
@@ -33,8 +44,9 @@ def prune(binary: Binary, launches: Sequence[Launch], device: Device, *, keep_sp
     Args:
         keep_spills: run it although registers spill: the family's default configuration is measured as it is.
     """
-    if binary.error:
-        return Measurement("compile_error", detail=first_error(binary.error))
+    fault = first_error(binary.error) or lacking(binary, launches)
+    if fault:
+        return Measurement("compile_error", detail=fault)
     registers, spills, smem = resources(binary, launches)
     detail = _cause(launches, device, binary)
     if spills and not keep_spills:

@@ -32,7 +32,7 @@ class TuneRequest:
         problems: distinct problems, in the order of the file.
         spaces: search spaces that may serve them.
         device: the local GPU, or a modelled one (then the run ranks by the model and measures nothing).
-        strategy, budget, seed: the search.
+        strategy, budget, seed: the search; on a modelled device only the budget counts.
         template_dirs: folders searched for templates before the built-in ones.
         peers: library baselines to time beside the finalists, e.g. ("cublas",).
         compilers: compiler processes; 0 means one per core.
@@ -51,6 +51,16 @@ class TuneRequest:
     compilers: int = 0
     compile_limit_s: float = 30.0
     retune: bool = False
+
+    @property
+    def without_effect(self) -> str:
+        """What of the request a modelled device cannot do, in one line; "" if there is nothing of the kind."""
+        asked = [f"strategy {self.strategy}"] if self.strategy != "auto" else []
+        asked += [f"seed {self.seed}"] if self.seed else []
+        if not self.device.modelled or not asked:
+            return ""
+        what = " and ".join(asked)
+        return f"{what} without effect: nothing is measured, and only the best predicted candidates are compiled"
 
     def spaces_for(self, problem: Problem) -> list[SearchSpace]:
         """The spaces whose template serves the problem's format on the device."""

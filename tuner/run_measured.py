@@ -17,8 +17,8 @@ from kt.tuner.finals import REFINE_S, Finals, screened
 from kt.tuner.messages import Failure, Prepare, Screen
 from kt.tuner.record import Recorder
 from kt.tuner.request import ShapeResult
+from kt.tuner.searches import search_for
 from kt.tuner.shape_run import ShapeFailed, ShapeRun, Trial
-from kt.tuner.strategies import Search, make_search
 from kt.tuner.worker import WorkerDied
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ PREPARE_LIMIT_S = 180.0  # operands and reference of the largest problem
 SCREEN_LIMIT_S = 6.0  # after which the worker is ended, besides this many times the best time so far, or predicted:
 SCREEN_LIMIT_TIMES = 500
 STOP_ABOVE = 1.25  # of the best so far: a candidate that one run finds slower than this has lost
-SHAPE_GPU_S = 12.0  # GPU time for the screening of one shape, about; a search of long runs tries fewer candidates
-RUNS = 5  # of the kernel in one screening, about
-LEAST_CANDIDATES = 60
 KEPT_WINNERS = 4  # of a signature, tried first on its next problem
 WAIT_S = 0.1
 
@@ -119,21 +116,13 @@ class MeasuredRun:
             return ShapeFailed(error.message, error=error)
         if not len(candidates):
             return ShapeFailed(nothing_valid(candidates))
-        shape = self.recorder.shape_run(candidates, self._search(candidates), self.request.budget.evaluations)
+        search = search_for(self.request, candidates, self._winners.get(problem.signature, ()))
+        shape = self.recorder.shape_run(candidates, search, self.request.budget.evaluations)
         try:
             shape.propose(self.gpu.compilation)
         except ShapeFailed as failed:
             return failed
         return shape
-
-    def _search(self, candidates: Candidates) -> Search:
-        earlier = [candidates.find(config) for config in self._winners.get(candidates.problem.signature, ())]
-        starts = [number for number in earlier if number is not None]
-        most = None
-        if self.request.budget.evaluations is None and self.request.strategy == "auto":
-            fastest_s = float(candidates.sample.predicted.min()) / 1e6
-            most = max(LEAST_CANDIDATES, int(SHAPE_GPU_S / (RUNS * fastest_s)))
-        return make_search(self.request.strategy, candidates, self.request.seed, starts=starts, most=most)
 
     def _plan_ahead(self) -> None:
         """Give idle compilers the first candidates of the next shape."""

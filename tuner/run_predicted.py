@@ -1,7 +1,7 @@
 """Tuning for a GPU that is not here: compile for it, and rank by the model with the compiler's real figures.
 
 Nothing runs, so nothing is verified: every result says `predicted`, has the model as its method, and is never put
-before a measured one.
+before a measured one. A ranking that a budget cut short is not kept: it is cheap to make again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from kt.tuner.finals import Decision
 from kt.tuner.pruning import resources
 from kt.tuner.record import Recorder
 from kt.tuner.request import ShapeResult
+from kt.tuner.searches import search_for
 from kt.tuner.shape_run import ShapeFailed, ShapeRun
-from kt.tuner.strategies import Shortlist
 from kt.tuner.winner import pick
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PredictedRun"]
 
-COMPILED = 6  # candidates of a shape that are compiled for their real registers
 AHEAD = 3  # shapes whose kernels are at the compilers together
 TIE = 0.001  # predictions closer than this are one and the same
 WAIT_S = 0.1
@@ -79,7 +78,7 @@ class PredictedRun:
             return ShapeFailed(error.message, error=error)
         if not len(candidates):
             return ShapeFailed(nothing_valid(candidates))
-        search = Shortlist(candidates, COMPILED)
+        search = search_for(self.request, candidates)
         shape = self.recorder.shape_run(candidates, search, self.request.budget.evaluations)
         try:
             shape.propose(self.compilation)
@@ -93,14 +92,22 @@ class PredictedRun:
         if self.clock.left <= 0:
             raise ShapeFailed("the budget ended before this shape", untuned=True)
         self.recorder.observer.shape_started(problem, shape.search.likely)
+        self._work(shape)
+        best = self.recorder.best(shape, self._decide(shape), keep=not shape.cut_short)
+        return ShapeResult(problem, best, statuses=shape.statuses())
+
+    def _work(self, shape: ShapeRun) -> None:
+        """Compile and predict until the search ends or the time is over."""
         while not shape.idle or shape.propose(self.compilation):
             self.compilation.collect(WAIT_S)
             self._predict_compiled(shape)
-            error = self.compilation.hopeless(problem.signature)
+            error = self.compilation.hopeless(shape.candidates.problem.signature)
             if error is not None:
                 raise ShapeFailed(error.message, error=error)
-        best = self.recorder.best(shape, self._decide(shape))
-        return ShapeResult(problem, best, statuses=shape.statuses())
+            if self.clock.left <= 0 and not shape.idle:
+                shape.cut_short = True
+                self.compilation.cancel()
+                return
 
     def _predict_compiled(self, shape: ShapeRun) -> None:
         shape.take_binaries(self.compilation)
@@ -113,6 +120,8 @@ class PredictedRun:
     def _decide(self, shape: ShapeRun) -> Decision:
         """The best predicted; among equal predictions the simplest."""
         timed = shape.timed()
+        if not timed and shape.cut_short and not shape.idle:
+            raise ShapeFailed("the budget ended before a candidate was compiled", untuned=True)
         if not timed:
             raise ShapeFailed(shape.why_none())
         trials = {trial.config.identity: trial for trial in timed}

@@ -144,7 +144,7 @@ class ShapeRun:
     def ask_again(self, compilation: Compilation) -> None:
         """Have what is waited for compiled, in case that was cancelled."""
         for trials in self._waiting.values():
-            compilation.request(trials[0].kernel)
+            compilation.request(trials[0].kernel, trials[0].launches)
 
     def take_binaries(self, compilation: Compilation) -> None:
         """Make the candidates ready whose binary has come, or end them if it cannot run."""
@@ -158,7 +158,7 @@ class ShapeRun:
 
     def finish(self, trial: Trial, measurement: Measurement) -> None:
         """A trial was done in this run."""
-        if trial.binary and not trial.binary.error:
+        if trial.binary and measurement.status != "compile_error":
             registers, spills, smem = resources(trial.binary, trial.launches)
             measurement = replace(measurement, registers=registers, spill_bytes=spills, smem_bytes=smem)
         self._take(trial, measurement)
@@ -188,7 +188,7 @@ class ShapeRun:
             return
         self.tried += 1
         self._waiting.setdefault(trial.kernel.job_digest, []).append(trial)
-        compilation.request(trial.kernel)
+        compilation.request(trial.kernel, trial.launches)
 
     def _compiled(self, trial: Trial, binary: Binary) -> None:
         trial.binary = binary

@@ -17,8 +17,9 @@ from kt.search_spaces.space import SearchSpace
 from kt.tuner import candidates as candidates_module
 from kt.tuner.candidates import Candidates, nothing_valid
 from kt.tuner.compilation import Compilation
+from kt.tuner.compiled_plan import compile_plan
 from kt.tuner.messages import Binary, CompileJob
-from kt.tuner.plan import compile_plan, plan
+from kt.tuner.plan import plan
 from kt.tuner.request import Budget, TuneRequest
 
 SPACE = """
@@ -162,7 +163,7 @@ class Compilers:
 
 def test_compiled_configurations_show_what_the_compiler_said(space: SearchSpace, tmp_path: Path) -> None:
     compilation = Compilation("sm_90a", Compilers, (tmp_path,))
-    rows = compile_plan(request(space), compilation, per_shape=100)
+    rows = compile_plan(request(space), compilation, per_shape=100).configs
     assert len({row.config.parameters for row in rows}) == compilation.asked == 2 * 9
     for row in rows:
         values = row.config.as_dict()
