@@ -13,7 +13,7 @@ from kt.cache.location import ELSEWHERE
 from kt.cache.schema import SCHEMA, check_tables, file_kind
 from kt.errors import CacheError
 
-__all__ = ["SIDECARS", "is_damaged", "opening", "refuse_other_formats", "set_aside_if_damaged"]
+__all__ = ["SIDECARS", "alone", "is_damaged", "opening", "refuse_other_formats", "set_aside_if_damaged"]
 
 SIDECARS = ("-wal", "-shm", "-journal")
 _MAGIC = b"SQLite format 3\0"
@@ -55,7 +55,7 @@ def set_aside_if_damaged(file: Path) -> Path | None:
 
     Processes that find the damage at the same time take turns, so the new file of the first is left alone.
     """
-    with _locked(file.parent, fcntl.LOCK_EX):
+    with alone(file.parent):
         if not file.exists() or not is_damaged(file):
             return None
         aside = _free_name(file)
@@ -76,6 +76,13 @@ def _free_name(file: Path) -> Path:
 def opening(folder: Path) -> Iterator[None]:
     """While this lasts, no other process sets the folder's cache aside; any number may be opening it."""
     with _locked(folder, fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """While this lasts, no other process opens the folder's cache."""
+    with _locked(folder, fcntl.LOCK_EX):
         yield
 
 

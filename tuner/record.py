@@ -88,6 +88,10 @@ class Recorder:
             self._keep(shape, [(by_name[name], one) for name, one in finals.items()], best)
         return best
 
+    def finish(self) -> None:
+        """Make sure that all is where it can be found, while a failure to save can still be told with the results."""
+        self._write(lambda store: store.settle())
+
     def _keep(self, shape: ShapeRun, finals: Sequence[tuple[Trial, Measurement]], best: BestConfig) -> None:
         """Compile errors are kept only now that something compiles: if nothing does, the cause is no candidate's."""
         done = [(trial, trial.measurement) for trial in shape.trials.values() if trial.measurement]

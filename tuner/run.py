@@ -98,6 +98,7 @@ def tune(
         compilation = _compilation(request, observer, cubins, open_pool)
         children.callback(compilation.close)
         recorder = _recorder(request, store, observer)
+        children.callback(recorder.finish)
         run = _run(request, clock, recorder, compilation, waiting, open_worker, children)
         interrupted = _work(run, results, observer)
     _raise_common_error(results, run.errors)
