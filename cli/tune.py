@@ -8,7 +8,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.outcome import INTERRUPTED, end, note, reported
-from kt.errors import BudgetEnded, NoValidConfiguration
+from kt.errors import BudgetEnded, CacheError, NoValidConfiguration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,13 +67,12 @@ def gemm(
         _say_beforehand(request)
     with Store.open(cache_folder(cache_dir)) as store, open_display(progress, quiet=quiet, verbose=verbose) as display:
         result = tune(request, store, display)
-        warnings = [str(warning) for warning in store.warnings]
-    for warning in warnings:
+    for warning in store.warnings:
         note(f"warning: {warning}")
     _print(request, result, output=output, as_json=as_json, verbose=verbose)
     if not quiet:
         _summarise(result)
-    _finish(result, output)
+    _finish(result, output, store.failure)
 
 
 def _say_beforehand(request: TuneRequest) -> None:
@@ -162,23 +161,28 @@ def _summarise(result: TuneResult) -> None:
         note(f"  {count} times: {cause}")
 
 
-def _finish(result: TuneResult, output: str | None) -> None:
-    """Write the table if it is whole, else leave the file as it is and say why; then end with the code for that."""
+def _finish(result: TuneResult, output: str | None, unsaved: CacheError | None) -> None:
+    """Write the table if it is whole, else leave the file as it is and say why; then end with the code for that.
+
+    Results that could not be saved go before all else: the other codes say that the next run goes on from the cache.
+    """
     from kt.cli.output import unwritten
 
     without = [shape for shape in result.shapes if shape.best is None]
     if not without and not result.interrupted:
         _write_table(result.shapes, output)
-        return
-    if output is not None:
-        note(f"{unwritten(output)}, for the table is not whole{_partial_table(result)}")
+    elif output is not None:
+        note(f"{unwritten(output)}, for the table is not whole{'' if unsaved else _partial_table(result)}")
+    if unsaved is not None:
+        raise CacheError(f"not all results were saved: {unsaved.message}", hint=unsaved.hint)
     if result.interrupted:
         note("interrupted; everything measured so far is in the cache, and the same command goes on from there")
         end(INTERRUPTED)
     failed = [shape for shape in without if not shape.untuned]
     if failed:
         raise NoValidConfiguration(_listing(failed, result, "have no valid configuration"))
-    raise BudgetEnded(_listing(without, result, "were not tuned before the budget ended"), hint="raise --budget")
+    if without:
+        raise BudgetEnded(_listing(without, result, "were not tuned before the budget ended"), hint="raise --budget")
 
 
 def _partial_table(result: TuneResult) -> str:
