@@ -5,7 +5,6 @@ includes by quoted literals only; `render` refuses others.
 """
 
 import hashlib
-import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from kt.errors import InputError
 from kt.search_spaces.space import SearchSpace
-from kt.templates.lookup import find_file
+from kt.templates.lookup import Stamp, find_file, read_bytes, read_text, stamp
 
 __all__ = ["included_names", "template_digest", "template_files"]
 
@@ -26,14 +25,14 @@ def template_digest(space: SearchSpace, template_dirs: Sequence[Path] = ()) -> s
     """SHA-256, hexadecimal, over names and bytes of the space's template and all that it includes, and over the space.
 
     Raises:
-        InputError: a file is missing, or a template refers to one other than by a quoted name.
+        InputError: a file is missing or unreadable, or a template refers to one other than by a quoted name.
     """
     from kt.search_spaces.loader import space_digest
 
     digest = hashlib.sha256(b"kt template 1\0")
     for name, path in template_files(space.template, template_dirs).items():
         digest.update(f"{name}\0".encode())
-        digest.update(_content_digest(*_stamp(path)))
+        digest.update(_content_digest(path, stamp(path)))
     digest.update(space_digest(space).encode())
     return digest.hexdigest()
 
@@ -47,7 +46,7 @@ def template_files(template: str, template_dirs: Sequence[Path] = ()) -> dict[st
         if name in files:
             continue
         path = files[name] = find_file(name, template_dirs, asked_by)
-        waiting += [(other, f"included by {path}") for other in _included(*_stamp(path))]
+        waiting += [(other, f"included by {path}") for other in _included(path, stamp(path))]
     return dict(sorted(files.items()))
 
 
@@ -68,19 +67,14 @@ def included_names(text: str, path: str) -> list[str]:
     return names
 
 
-def _stamp(path: Path) -> tuple[str, int, int]:
-    status = os.stat(path)
-    return str(path), status.st_mtime_ns, status.st_size
-
-
 # Both are remembered by path, time and size: a run asks for the same files for each of its shapes.
 @lru_cache(maxsize=256)
-def _content_digest(path: str, mtime_ns: int, size: int) -> bytes:
-    return hashlib.sha256(Path(path).read_bytes()).digest()
+def _content_digest(path: Path, _: Stamp) -> bytes:
+    return hashlib.sha256(read_bytes(path)).digest()
 
 
 @lru_cache(maxsize=256)
-def _included(path: str, mtime_ns: int, size: int) -> tuple[str, ...]:
-    if path.endswith(".cuh"):
+def _included(path: Path, _: Stamp) -> tuple[str, ...]:
+    if path.suffix == ".cuh":
         return ()  # headers are plain C++ and are not read as templates
-    return tuple(included_names(Path(path).read_text(encoding="utf-8"), path))
+    return tuple(included_names(read_text(path), str(path)))

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kt.errors import InputError
 from kt.problems import DTYPES, Signature
 from kt.problems.dtypes import ACCUMULATORS, OUTPUT_BYTES
 from kt.search_spaces.space import Config, SearchSpace
-from kt.templates.digest import included_names
+from kt.templates.includes import check_includes
 from kt.templates.lookup import find_file
 from kt.templates.source import Source
-
-if TYPE_CHECKING:
-    import jinja2
 
 __all__ = ["render", "signature_names"]
 
@@ -30,21 +26,15 @@ def render(
     The template sees the compile-time parameters by name and the names of `signature_names`, nothing else.
 
     Raises:
-        InputError: the template is missing, has a syntax error, or uses a name that is not there; the message has
-            path and line.
+        InputError: the template is missing or unreadable, has a syntax error, uses a name that is not there, never
+            ends, or includes what is not its own; the message has path and line.
     """
     names = _names(space, config, signature, arch)
-    template, path = _template(space.template, tuple(Path(folder).absolute() for folder in template_dirs))
-    import jinja2
-
-    try:
-        return Source(template.render(names), path)
-    except InputError:
-        raise
-    except jinja2.TemplateSyntaxError as error:
-        raise InputError(f"{error.filename}:{error.lineno}: {error.message}") from error
-    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
-        raise InputError(f"{_position(error, path)}: {error}", hint=_did_you_mean(str(error), names)) from error
+    folders = tuple(Path(folder).absolute() for folder in template_dirs)
+    path = str(find_file(space.template, folders))
+    text = _rendered(space.template, folders, names, path)
+    check_includes(text, space.template, folders)
+    return Source(text, path)
 
 
 def signature_names(signature: Signature, arch: str) -> dict[str, int | str]:
@@ -78,52 +68,25 @@ def _names(space: SearchSpace, config: Config, signature: Signature, arch: str) 
     return names
 
 
-def _template(name: str, template_dirs: tuple[Path, ...]) -> tuple[jinja2.Template, str]:
+def _rendered(template: str, template_dirs: tuple[Path, ...], names: dict[str, Any], path: str) -> str:
     import jinja2
 
-    path = str(find_file(name, template_dirs))
+    from kt.templates.environment import environment
+
     try:
-        return _environment(template_dirs).get_template(name), path
+        jinja = environment(template_dirs)
+        return jinja.rendered(jinja.get_template(template), names)
     except jinja2.TemplateSyntaxError as error:
         raise InputError(f"{error.filename}:{error.lineno}: {error.message}") from error
-
-
-@lru_cache(maxsize=8)
-def _environment(template_dirs: tuple[Path, ...]) -> jinja2.Environment:
-    """One environment for a list of folders; it keeps compiled templates and reads a file again when it changes."""
-    import jinja2
-
-    def load(name: str) -> tuple[str, str, Callable[[], bool]]:
-        path = find_file(name, template_dirs)
-        text = path.read_text(encoding="utf-8")
-        stamp = _stamp(path)
-        included = included_names(text, str(path)) if path.suffix != ".cuh" else []
-        for other in included:
-            find_file(other, template_dirs, f"included by {path}")
-        return _as_template(path, text), str(path), lambda: _stamp(path) == stamp
-
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(load), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
-    )
-    # Only what gives the same text every time.
-    environment.globals = {name: environment.globals[name] for name in ("range", "dict", "namespace")}
-    return environment
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_mtime_ns, status.st_size
-
-
-def _as_template(path: Path, text: str) -> str:
-    """Headers are plain C++: `{{` in an initialiser is not ours to read, and one unit needs no `#pragma once`."""
-    if path.suffix != ".cuh":
-        return text
-    plain = "".join(line for line in text.splitlines(keepends=True) if line.split() != ["#pragma", "once"])
-    return "{% raw %}" + plain + "{% endraw %}"
+    except RecursionError as error:
+        message = "it includes, extends or calls itself without end, or is nested too deep"
+        raise InputError(f"{_position(error, path)}: {message}") from error
+    except SyntaxError as error:  # of the Python code that Jinja2 makes: blocks within blocks within blocks
+        raise InputError(f"{_position(error, path)}: {error.msg}") from error
+    except MemoryError as error:
+        raise InputError(f"{_position(error, path)}: needs more memory than there is") from error
+    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
+        raise InputError(f"{_position(error, path)}: {error}", hint=_did_you_mean(str(error), names)) from error
 
 
 def _position(error: BaseException, path: str) -> str:
