@@ -20,6 +20,7 @@ __all__ = ["Document", "Key", "path_text", "read_yaml"]
 Key = str | int
 
 MAX_DEPTH = 20
+MAX_BYTES = 64 * 2**20  # far above a file of the most shapes; /dev/zero has no end
 _PLAIN = "kt:plain"  # the tag that our loader gives to unquoted scalars, whatever they look like
 _TEXT = "tag:yaml.org,2002:str"
 _LIST = "tag:yaml.org,2002:seq"
@@ -87,8 +88,8 @@ def read_yaml(path: Path | str) -> Document:
     """Read the YAML file `path`; "-" is standard input.
 
     Raises:
-        InputError: the file cannot be read, is empty, is not YAML, or says something that YAML readers disagree on
-            (`no`, `010`, `1:30`, `1_000`, a repeated key); the message begins with file, line and column.
+        InputError: the file cannot be read, is too large or empty, is not YAML, or says something that YAML readers
+            disagree on (`no`, `010`, `1:30`, `1_000`, a repeated key); the message begins with file, line and column.
     """
     import yaml
 
@@ -117,9 +118,23 @@ def _loader() -> Any:
 
 def _read_bytes(path: Path | str, name: str) -> bytes:
     try:
-        return sys.stdin.buffer.read() if name == "<stdin>" else Path(path).read_bytes()
+        raw = _read_stdin(name) if name == "<stdin>" else _read_file(path)
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
+    if len(raw) > MAX_BYTES:
+        raise InputError(f"{name}: larger than {MAX_BYTES // 2**20} MiB", hint="split it into several files")
+    return raw
+
+
+def _read_file(path: Path | str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _read_stdin(name: str) -> bytes:
+    if sys.stdin is None:  # as `<&-` leaves it
+        raise InputError(f"{name}: cannot be read: standard input is closed", hint="pipe the file into kt, or name it")
+    return sys.stdin.buffer.read(MAX_BYTES + 1)
 
 
 def _decode(raw: bytes, name: str) -> str:

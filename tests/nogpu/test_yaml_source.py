@@ -1,6 +1,7 @@
 """Strict YAML: one meaning for every reader, and a place for every value."""
 
 import io
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import yaml
 
 from kt.errors import InputError
 from kt.problems import yaml_source
-from kt.problems.yaml_source import read_yaml
+from kt.problems.yaml_source import MAX_BYTES, read_yaml
 
 
 @pytest.fixture(params=["libyaml", "python"])
@@ -183,3 +184,24 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Stdin())
     with pytest.raises(InputError, match="<stdin>:1:4: a is no"):
         read_yaml("-")
+
+
+def test_closed_standard_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has no `sys.stdin` after `<&-`."""
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="<stdin>: cannot be read: standard input is closed"):
+        read_yaml("-")
+
+
+def test_input_without_end_is_refused_with_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 MiB are read at most, be it a device, a file or standard input."""
+    large = tmp_path / "large.yaml"
+    large.touch()
+    os.truncate(large, MAX_BYTES + 1)
+    for path in (Path("/dev/zero"), large):
+        with pytest.raises(InputError, match=rf"^{path}: larger than 64 MiB$"):
+            read_yaml(path)
+    with open("/dev/zero") as endless:
+        monkeypatch.setattr(sys, "stdin", endless)
+        with pytest.raises(InputError, match=r"^<stdin>: larger than 64 MiB$"):
+            read_yaml("-")
