@@ -60,6 +60,12 @@ def test_it_applies_to_the_commands_that_have_the_option(kt: Command, project: P
         ('jobs = "many"\n', "jobs is 'many'"),
         ("device = [1]\n", "device is [1]"),
         ("jobs = \n", "kt.toml"),
+        ("templates = [1]\n", "templates is [1]"),
+        ('templates = [["a"]]\n', "templates is [['a']]"),
+        ('cache_dir = "a\\u0000b"\n', "cache_dir is 'a\\x00b'"),
+        (f"jobs = {'9' * 5000}\n", "kt.toml"),
+        (f"jobs = 0x{'f' * 5000}\n", "jobs is out of range"),
+        (f"templates = {'[' * 5000}{']' * 5000}\n", "nested too deep"),
     ],
 )
 def test_errors_name_file_and_key(kt: Command, project: Path, text: str, said: str) -> None:
@@ -88,3 +94,25 @@ def test_a_removed_working_folder_is_no_bug(kt: Command, project: Path, monkeypa
     gone.rmdir()
     assert find_project_file() is None
     assert kt("--version").code == 0
+
+
+def test_a_file_that_cannot_be_read_is_told(project: Path) -> None:
+    (project / "kt.toml").symlink_to("/proc/self/mem")  # a regular file whose first byte no one can read, root neither
+    with pytest.raises(InputError, match=r"kt\.toml: cannot be read: "):
+        project_defaults(project / "kt.toml")
+
+
+def test_a_folder_above_that_may_not_be_searched_is_passed_over(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "kt.toml").write_text("jobs = 2\n")
+    below = project / "a"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    searched = Path.is_file
+
+    def is_file(path: Path) -> bool:
+        if path.parent == below:
+            raise PermissionError(13, "Permission denied", str(path))
+        return searched(path)
+
+    monkeypatch.setattr(Path, "is_file", is_file)
+    assert find_project_file() == project / "kt.toml"
