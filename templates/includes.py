@@ -26,7 +26,7 @@ _JOINED_LINE = re.compile(r"\\\r?\n")
 _NO_CODE = re.compile(
     r"""
       (?<!\w)(?:u8|[uUL])?R"(?P<mark>[^\s()\\]{0,16})\(.*?\)(?P=mark)"   # raw string
-    | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'                         # string, character
+    | "(?:\\[^\n]|[^"\\\n])*"? | '(?:\\[^\n]|[^'\\\n])*'?               # string, character, to the end of line at most
     | (?<!\w)\d(?:'?[\w.])*                                             # number: 1'000 begins no character
     | //[^\n]* | /\*.*?(?:\*/|\Z)                                       # comment
     """,

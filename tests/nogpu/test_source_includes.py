@@ -59,6 +59,8 @@ def test_cuda_headers_comments_and_strings_are_fine(tmp_path: Path, text: str) -
         ('// a comment\n"a string /*"; // */\n#include <vector>', 3),
         ("const int i = 1'000;  // '\n#include <vector>", 2),
         ('const char* s = R"(")"; /* "\n*/\n#include <vector>', 3),
+        ("#if 0\nthis isn't /* closed\n#endif\n#include <vector>", 4),
+        ('#pragma message "open /*\n#include <vector>', 2),
         ("#include", 1),
         ("#include <cuda_fp16.h>\n#include <cuda_fp16.h>\n#include <vector>", 3),
     ],
