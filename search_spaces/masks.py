@@ -76,6 +76,14 @@ class Check:
             mask[mask] = self._ask_survivors(mask, names)
         self.count += weight * (before - int(np.count_nonzero(mask)))
 
+    def is_idle(self, axes: Sequence[Axis], given: Mapping[str, Any], space: SearchSpace) -> bool:
+        """Whether it looks at one parameter at most and allows all its values, so that it never rejects anything."""
+        if len(self._parameters) > 1:
+            return False
+        alone = {axis.name: axis.values for axis in axes if axis.name in self._parameters}
+        answer = self._ask(Names({**given, **alone}, space.derived))
+        return answer is not None and bool(np.all(answer))
+
     def _size(self, names: Names) -> int:
         """Elements of the product of what the constraint needs."""
         values = [names[name] for name in self.needed]
@@ -118,6 +126,8 @@ def surviving_ranks(
     axes: Sequence[Axis], checks: Sequence[Check], given: Mapping[str, Any], space: SearchSpace
 ) -> Iterator[NDArray[np.int64]]:
     """Ranks of the combinations that pass every check, in parts and in no order; the checks count what they reject."""
+    # What never rejects would make its parameters be unfolded earlier than need be.
+    checks = [check for check in checks if not check.is_idle(axes, given, space)]
     mask, left = _grow(axes, checks, Names({**given, **_open_grid(axes)}, space.derived))
     covered = [len(axis) == length for axis, length in zip(axes, mask.shape, strict=True)]
     rest = [axis for axis, done in zip(axes, covered, strict=True) if not done]

@@ -22,7 +22,7 @@ from kt.search_spaces import masks
 from kt.search_spaces.enumeration import MAX_COMBINATIONS, MAX_VALID, Enumeration, enumerate_space
 from kt.search_spaces.expression import ExpressionError, parse
 from kt.search_spaces.launch import derive, launch_limits, violated
-from kt.search_spaces.loader import load_space
+from kt.search_spaces.loader import builtin_spaces, load_space
 from kt.search_spaces.names import Names
 from kt.search_spaces.space import Constraint, LaunchRule, SearchSpace, Value
 
@@ -214,6 +214,21 @@ def twelve(constraints: list[str]) -> SearchSpace:
     values = tuple(range(1, 13))
     derived = {"product": "a * b * c * d * e * f * g", "total": "a + b + c + d + e + f + g"}
     return make(dict.fromkeys("abcdefg", values), constraints, derived)
+
+
+def test_checks_of_single_parameters_cost_nothing_where_they_reject_nothing() -> None:
+    """Saying of every parameter what it may be must not unfold all parameters before the first real constraint."""
+    space = next(space for space in builtin_spaces() if space.family == "simt")
+    offered = {**space.parameters, **space.runtime}
+    single = [rule for rule in space.constraints if len(rule.require.names) == 1 and rule.require.names <= set(offered)]
+    assert len(single) >= 10
+    bare = replace(space, constraints=tuple(rule for rule in space.constraints if rule not in single))
+    began = time.process_time()
+    found = enumerate_space(space, {**DEVICE, **PROBLEM})
+    assert time.process_time() - began < 2.0
+    assert len(found) == len(enumerate_space(bare, {**DEVICE, **PROBLEM}))
+    texts = {rule.require.text for rule in single}
+    assert {row.count for row in found.rejections if row.require in texts} == {0}
 
 
 def test_seven_parameters_of_twelve_values() -> None:
