@@ -1,5 +1,6 @@
 """`kt plan gemm`: spaces, rejections and estimates, without a GPU."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,113 @@ def test_the_estimate_follows_the_budget(kt: Command, shapes: Path, narrow: tupl
     command = ("plan", "gemm", "--shapes", shapes, *narrow, "--json")
     assert kt(*command, "--budget", "1s").json["seconds"] <= 1
     assert {shape["evaluations"] for shape in kt(*command, "--budget", "2").json["shapes"]} == {2}
+
+
+def _edit_template(family: tuple[str, ...], old: str, new: str) -> None:
+    template = Path(family[3]) / "gemm" / "small.cu.j2"
+    assert old in template.read_text()
+    template.write_text(template.read_text().replace(old, new))
+
+
+@pytest.mark.parametrize("command", [("plan", "gemm", "--compile"), ("tune", "gemm")])
+def test_a_kernel_that_the_template_lacks_is_exit_3(
+    kt: Command, shapes: Path, narrow: tuple[str, ...], command: tuple[str, ...]
+) -> None:
+    """The kernel that `launches` names and those that are there are named, with the rendered source."""
+    _edit_template(narrow, "void small_gemm(", "void smal_gemm(")
+    outcome = kt(*command, "--shapes", shapes, "--device", "model:a100", *narrow)
+    assert outcome.code == 3
+    assert "has no kernel small_gemm, which `launches` names; its kernels are: smal_gemm" in outcome.err
+    assert "smal_gemm(" in _kept_source(outcome.err).read_text()
+
+
+def test_a_mangled_name_is_told_apart_from_a_missing_kernel(kt: Command, shapes: Path, narrow: tuple[str, ...]) -> None:
+    _edit_template(narrow, 'extern "C" __global__', "__global__")
+    outcome = kt("plan", "gemm", "--compile", "--shapes", shapes, "--device", "model:a100", *narrow)
+    assert outcome.code == 3
+    assert 'declare it extern "C"' in outcome.err
+
+
+@pytest.mark.parametrize("command", [("plan", "gemm", "--compile"), ("tune", "gemm")])
+def test_what_never_compiles_is_exit_3_with_cause_and_log(
+    kt: Command, shapes: Path, narrow: tuple[str, ...], command: tuple[str, ...]
+) -> None:
+    """A plan ends as the run would: with the cause, once, and where source and log can be read."""
+    _edit_template(narrow, "float sum = 0;", "float sum = 0")
+    outcome = kt(*command, "--shapes", shapes, "--device", "model:a100", *narrow)
+    assert outcome.code == 3
+    assert 'expected a ";"' in outcome.err
+    assert "float sum = 0" in _kept_source(outcome.err).read_text()
+    assert 'expected a ";"' in _kept_source(outcome.err).with_suffix(".log").read_text()
+
+
+def test_what_fails_for_one_shape_only_is_told_of_that_shape(
+    kt: Command, shapes: Path, narrow: tuple[str, ...]
+) -> None:
+    """Operands of another alignment are another signature, and here the only one that does not compile."""
+    shapes.write_text("shapes:\n  - {m: 64, n: 64, k: 64}\n  - {m: 64, n: 63, k: 64}\n")
+    _edit_template(narrow, "float sum = 0;", "float sum = 0{{ ';' if align_c == 16 else '' }}")
+    outcome = kt("plan", "gemm", "--compile", "--shapes", shapes, "--device", "model:a100", *narrow)
+    assert outcome.code == 3
+    assert "1 of 2 shapes have no valid configuration" in outcome.err
+    assert "  fp32 nn 64x63x64: " in outcome.err
+    assert 'expected a ";"' in outcome.err
+    assert _kept_source(outcome.err).is_file()
+
+
+def test_what_compiles_in_part_has_its_verdicts_beside_the_shapes(
+    kt: Command, shapes: Path, narrow: tuple[str, ...]
+) -> None:
+    """Some candidates that do not compile are no failure; the verdict is the second column, in sight."""
+    _edit_template(narrow, "float sum = 0;", "float sum = 0{{ ';' if tile == 8 else '' }}")
+    outcome = kt("plan", "gemm", "--compile", "--shapes", shapes, "--device", "model:a100", *narrow)
+    assert outcome.code == 0
+    rows = [line for line in outcome.out.splitlines() if "tile=" in line and "unroll=" in line]
+    verdicts = [line.partition("x64x64")[2].strip() for line in rows]
+    assert any(verdict.startswith("ok ") for verdict in verdicts)
+    assert any(verdict.startswith('expected a ";"  ') for verdict in verdicts)
+
+
+def _kept_source(text: str) -> Path:
+    match = re.search(r"/\S+\.cu\b", text)
+    assert match, text
+    return Path(match[0])
+
+
+def test_what_the_cache_answers_is_not_counted(kt: Command, shapes: Path, narrow: tuple[str, ...]) -> None:
+    """A plan is of what is left to do, and says what is not."""
+    options = ("--shapes", shapes, "--device", "model:a100", *narrow)
+    assert kt("plan", "gemm", *options, "--json").json["cached"] == 0
+    whole = shapes.read_text()
+    shapes.write_text(whole.replace("[64, 100]", "64"))
+    assert kt("tune", "gemm", *options, "-q").code == 0
+    shapes.write_text(whole)
+    document = kt("plan", "gemm", *options, "--json").json
+    assert [(shape["cached"], shape["evaluations"] > 0) for shape in document["shapes"]] == [
+        (True, False), (False, True),
+    ]  # fmt: skip
+    assert "1 of 2 shapes are in the cache" in kt("plan", "gemm", *options).out
+    assert kt("tune", "gemm", *options, "-q").code == 0
+    document = kt("plan", "gemm", *options, "--json").json
+    assert (document["cached"], document["kernels"], document["seconds"]) == (2, 0, 0)
+
+
+def test_a_cache_that_cannot_be_read_is_planned_without(
+    kt: Command, shapes: Path, narrow: tuple[str, ...], own_environment: Path
+) -> None:
+    (own_environment / "kt.sqlite3").write_text("no database")
+    outcome = kt("plan", "gemm", "--shapes", shapes, *narrow)
+    assert outcome.code == 0
+    assert "warning: planned without the cache" in outcome.err
+
+
+@pytest.mark.parametrize("command", ["plan", "tune"])
+def test_a_strategy_that_a_model_cannot_have_is_told(
+    kt: Command, shapes: Path, narrow: tuple[str, ...], command: str
+) -> None:
+    """Nothing is measured, so there is nothing to search: the option is not passed over in silence."""
+    options = ("gemm", "--shapes", shapes, "--device", "model:a100", *narrow)
+    outcome = kt(command, *options, "--strategy", "random")
+    assert outcome.code == 0
+    assert "strategy random without effect: nothing is measured" in outcome.err
+    assert "without effect" not in kt(command, *options).err

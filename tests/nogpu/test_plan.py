@@ -21,6 +21,7 @@ from kt.tuner.compiled_plan import compile_plan
 from kt.tuner.messages import Binary, CompileJob
 from kt.tuner.plan import plan
 from kt.tuner.request import Budget, TuneRequest
+from kt.tuner.searches import LEAST_CANDIDATES
 
 SPACE = """
 op: gemm
@@ -94,6 +95,14 @@ def test_the_estimate_grows_with_the_work_and_keeps_to_the_budget(space: SearchS
     assert small < large
     assert plan(request(space, Problem(16384, 16384, 16384), budget=Budget(seconds=3.0))).seconds == 3.0
     assert plan(request(space, budget=Budget(evaluations=7))).shapes[0].evaluations == 7
+
+
+def test_a_shape_of_long_runs_is_planned_with_as_few_candidates_as_it_is_tuned_with(space: SearchSpace) -> None:
+    """A run bounds the GPU time of one shape; so does the plan, unless a person says how many candidates."""
+    assert plan(request(space)).shapes[0].evaluations > LEAST_CANDIDATES
+    huge = Problem(65536, 65536, 65536)
+    assert plan(request(space, huge)).shapes[0].evaluations == LEAST_CANDIDATES
+    assert plan(request(space, huge, budget=Budget(evaluations=70))).shapes[0].evaluations == 70
 
 
 def test_a_list_of_candidates_is_compiled_whole(space: SearchSpace) -> None:

@@ -34,6 +34,7 @@ from kt.tuner.messages import (
 )
 from kt.tuner.method import METHOD_LABEL
 from kt.tuner.observer import SilentObserver
+from kt.tuner.plan import plan
 from kt.tuner.request import MODEL_METHOD, Budget, ShapeResult, TuneRequest, TuneResult
 from kt.tuner.run import tune
 from kt.tuner.toolchain import toolchain
@@ -770,6 +771,44 @@ def test_without_a_store_nothing_is_kept(bench: Bench) -> None:
     assert not (bench.folder / "cache").exists()
 
 
+def without(kernel: str, *there: str) -> Callable[[str, Values], Binary]:
+    """Compilers whose binaries have other kernels than `kernel`."""
+    assert kernel not in there
+    names = dict.fromkeys(there, 64)
+    return lambda digest, values: Binary(digest, f"/cubins/{digest}", names, dict.fromkeys(there, 0), names)
+
+
+@pytest.mark.parametrize("modelled", [False, True])
+def test_a_binary_without_a_kernel_to_launch_is_a_failure_with_names(bench: Bench, modelled: bool) -> None:
+    """Nothing is launched, ranked or kept; the cause names the kernel, those that are there, and the source."""
+    bench.pool.verdict = without("kt_gemm", "kt_gem", "kt_other")
+    with pytest.raises(NoValidConfiguration) as caught:
+        bench.tune(SQUARE, device=replace(catalog()["h200"], modelled=modelled))
+    assert "no kernel kt_gemm, which `launches` names; its kernels are: kt_gem, kt_other" in caught.value.message
+    assert str(bench.folder / "cache" / "failures") in caught.value.message
+    assert not bench.gpu.screened
+    assert len(bench.pool.jobs) <= 40  # given up, not tried to the end
+
+
+def test_only_candidates_that_launch_the_missing_kernel_fail(bench: Bench) -> None:
+    reduce = '  - {kernel: kt_reduce, when: split_k > 1, grid: "1", block: 128}\nworkspace_bytes'
+    bench.space = bench.load(SPACE.replace("workspace_bytes", reduce))
+    shape = only(bench.tune(SQUARE))
+    assert winner(shape).config.as_dict()["split_k"] == 1
+    assert shape.statuses["compile_error"] > 0
+    assert {values["split_k"] for _, values in bench.gpu.screened} == {1}
+
+
+def test_a_finalist_of_an_earlier_run_needs_its_kernels_too(bench: Bench) -> None:
+    """Its time is taken over, its binary is not trusted: the launches of the space may have changed."""
+    bench.tune(SQUARE, budget=Budget(evaluations=8))
+    bench.again()
+    bench.pool.verdict = without("kt_gemm", "kt_gem")
+    with pytest.raises(NoValidConfiguration, match="no kernel kt_gemm"):
+        bench.tune(SQUARE, budget=Budget(evaluations=8))
+    assert not bench.gpu.refined
+
+
 # The modelled device
 
 
@@ -813,3 +852,59 @@ def test_every_error_of_a_modelled_run_is_one_message(bench: Bench) -> None:
         bench.tune(SQUARE, device=replace(catalog()["h200"], modelled=True))
     assert isinstance(caught.value, NoValidConfiguration)
     assert "expected a ';'" in caught.value.message
+
+
+MODELLED = replace(catalog()["h200"], modelled=True)
+
+
+def test_a_plan_for_a_modelled_device_is_of_what_the_run_does(bench: Bench) -> None:
+    request = bench.request(SQUARE, TALL, device=MODELLED)
+    planned = plan(request)
+    result = bench.tune(SQUARE, TALL, device=MODELLED)
+    assert [shape.evaluations for shape in planned.shapes] == [winner(shape).tried for shape in result.shapes]
+    assert planned.kernels == len(bench.pool.jobs)
+    with Store.open(bench.folder / "cache", read_only=True) as store:
+        after = plan(request, store)
+    assert all(shape.cached and shape.evaluations == 0 for shape in after.shapes)
+    assert (after.kernels, after.seconds) == (0, 0.0)
+
+
+def test_a_budget_of_candidates_bounds_a_ranking_that_is_then_not_kept(bench: Bench) -> None:
+    """What is cut short is shown as such, and found by no command that reads the cache: it is cheap to make again."""
+    best = winner(only(bench.tune(SQUARE, device=MODELLED, budget=Budget(evaluations=3))))
+    assert (best.tried, best.complete) == (3, False)
+    assert _winners(bench) == []
+    bench.again()
+    best = winner(only(bench.tune(SQUARE, device=MODELLED)))
+    assert best.tried > 3
+    assert best.complete
+    assert _winners(bench) == [best]
+
+
+def _winners(bench: Bench) -> list[BestConfig]:
+    with Store.open(bench.folder / "cache", read_only=True) as store:
+        return [row.best for row in store.stored()]
+
+
+def test_a_budget_of_time_ends_a_ranking_within_a_shape(bench: Bench) -> None:
+    def slow(digest: str, values: Values) -> Binary:
+        time.sleep(0.15)
+        return good_binary(digest)
+
+    bench.pool = FakePool(slow, per_poll=1)
+    result = bench.tune(SQUARE, TALL, device=MODELLED, budget=Budget(seconds=0.5))
+    first, second = result.shapes
+    assert first.untuned or not winner(first).complete
+    assert second.untuned
+    assert "budget" in second.failure
+    assert _winners(bench) == []
+
+
+def test_what_has_no_effect_on_a_model_is_told(bench: Bench) -> None:
+    bench.tune(SQUARE, device=MODELLED, strategy="exhaustive", seed=7)
+    (text,) = bench.observer.warnings
+    assert text.startswith("strategy exhaustive and seed 7 without effect: nothing is measured")
+    bench.again()
+    bench.tune(TALL, device=MODELLED, budget=Budget(evaluations=3))
+    bench.tune(TALL, strategy="random", seed=7)
+    assert bench.observer.warnings == []
