@@ -1,5 +1,6 @@
 """The value types as JSON objects and back: what the cache stores and what tables carry."""
 
+import math
 from typing import Any, cast
 
 from kt.cache.fields import FieldError, Fields
@@ -23,6 +24,7 @@ __all__ = [
     "encode_key",
     "encode_launch",
     "encode_measurement",
+    "is_time",
     "numbers",
     "strings",
 ]
@@ -30,6 +32,8 @@ __all__ = [
 _PROBLEM_INTEGERS = (
     "m", "n", "k", "batch", "lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c", "base_alignment",
 )  # fmt: skip
+# No kernel's time is outside; times this far inside have finite rates and ratios.
+_LEAST_US, _MOST_US = 1e-6, 1e15
 _PROBLEM_TEXTS = ("dtype", "layout", "accumulator", "out_dtype", "epilogue")
 
 
@@ -101,7 +105,7 @@ def decode_launch(fields: Fields) -> Launch:
 
 
 def encode_measurement(measurement: Measurement) -> dict[str, Any]:
-    values = {"time_us": _float(measurement.time_us), "spread": _float(measurement.spread)}
+    values = {"time_us": _float(measurement.time_us), "spread": _known(measurement.spread)}
     return dict(vars(measurement)) | values
 
 
@@ -110,10 +114,27 @@ def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
+def _known(value: float | None) -> float | None:
+    """What goes along with a time and came out as no number counts as unknown; it is no reason to lose the time."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def is_time(value: object) -> bool:
+    """Whether a stored value can be microseconds of a run."""
+    return isinstance(value, float) and _LEAST_US <= value <= _MOST_US
+
+
+def _optional_time(fields: Fields, name: str) -> float | None:
+    value = fields.optional_number(name)
+    if value is None or is_time(value):
+        return value
+    raise FieldError(f"{fields.path(name)}: is {value}; no time of a run")
+
+
 def decode_measurement(fields: Fields) -> Measurement:
     measurement = Measurement(
         status=cast(Status, fields.choice("status", STATUSES)),
-        time_us=fields.optional_number("time_us"),
+        time_us=_optional_time(fields, "time_us"),
         spread=fields.optional_number("spread"),
         samples=fields.integer("samples", 0),
         refined=fields.flag("refined"),
@@ -124,7 +145,7 @@ def decode_measurement(fields: Fields) -> Measurement:
         spill_bytes=fields.optional_integer("spill_bytes"),
         smem_bytes=fields.optional_integer("smem_bytes"),
     )
-    if (measurement.status == "ok") != (measurement.time_us is not None and measurement.time_us > 0):
+    if (measurement.status == "ok") != (measurement.time_us is not None):
         raise FieldError(f"{fields.path('time_us')}: is {measurement.time_us} with status {measurement.status!r}")
     return measurement
 
@@ -137,9 +158,9 @@ def encode_best(best: BestConfig) -> dict[str, Any]:
         "launches": [encode_launch(launch) for launch in best.launches],
         "workspace_bytes": best.workspace_bytes,
         "ties": [encode_config(config) for config in best.ties],
-        "default_us": _float(best.default_us),
-        "baseline": {peer: float(best.baseline[peer]) for peer in sorted(best.baseline)},
-        "floor_us": _float(best.floor_us),
+        "default_us": _known(best.default_us),
+        "baseline": {peer: float(us) for peer, us in sorted(best.baseline.items()) if math.isfinite(us)},
+        "floor_us": _known(best.floor_us),
         "tried": best.tried,
         "total": best.total,
         "complete": best.complete,
@@ -157,18 +178,29 @@ def decode_best(fields: Fields, key: CacheKey, sources: dict[str, str]) -> BestC
         config=decode_config(fields.object("config")),
         measurement=measurement,
         sources=sources,
-        launches=tuple(decode_launch(launch) for launch in fields.objects("launches")),
+        launches=_launches(fields),
         workspace_bytes=fields.integer("workspace_bytes", 0),
         ties=tuple(decode_config(config) for config in fields.objects("ties")),
-        default_us=fields.optional_number("default_us"),
-        baseline=numbers(fields.object("baseline")),
-        floor_us=fields.optional_number("floor_us"),
+        default_us=_optional_time(fields, "default_us"),
+        baseline=_times(fields.object("baseline")),
+        floor_us=_optional_time(fields, "floor_us"),
         tried=fields.integer("tried", 0),
         total=fields.integer("total", 0),
         complete=fields.flag("complete"),
         edge=fields.texts("edge"),
         provenance=strings(fields.object("provenance")),
     )
+
+
+def _launches(fields: Fields) -> tuple[Launch, ...]:
+    launches = tuple(decode_launch(launch) for launch in fields.objects("launches"))
+    if not launches:
+        raise FieldError(f"{fields.path('launches')}: is empty")
+    return launches
+
+
+def _times(fields: Fields) -> dict[str, float]:
+    return {name: value for name in fields.names() if (value := _optional_time(fields, name)) is not None}
 
 
 def numbers(fields: Fields) -> dict[str, float]:

@@ -1,12 +1,19 @@
 """Rows of the cache file as values: what can be read is a value, what cannot is named in a `CacheWarning`."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kt.cache.encoding import decode_best, decode_key, decode_measurement, encode_best, strings
+from kt.cache.encoding import (
+    decode_best,
+    decode_key,
+    decode_measurement,
+    encode_best,
+    encode_measurement,
+    is_time,
+    strings,
+)
 from kt.cache.fields import FieldError, Fields
 from kt.cache.key import key_digest
 from kt.cache.records import STATUSES, BestConfig, CacheKey, Measurement
@@ -21,6 +28,7 @@ __all__ = [
     "decode_key_row",
     "decode_measurement_row",
     "decode_sources",
+    "entry_warning",
     "measurement_values",
 ]
 
@@ -83,10 +91,17 @@ def decode_best_row(row: Sequence[Any]) -> Stored | CacheWarning:
         return CacheWarning(f"cache entry {row_id}", key.reason)
     try:
         best = decode_best(Fields(json.loads(record)), key, decode_sources(sources_text))
+        if type(made_at) is not int:
+            raise FieldError(f"made_at: must be a whole number, not {made_at!r}")
     except _UNREADABLE as error:
-        subject = f"cache entry {row_id} ({key.problem.label} on {key.device.name})"
-        return CacheWarning(subject, f"cannot be used: {error}")
+        return entry_warning(row_id, key, str(error))
     return Stored(row_id, digest, best, made_at)
+
+
+def entry_warning(row_id: int, key: CacheKey, reason: str) -> CacheWarning:
+    """A stored winner that is passed over, and why."""
+    subject = f"cache entry {row_id} ({key.problem.label} on {key.device.name})"
+    return CacheWarning(subject, f"cannot be used: {reason}")
 
 
 def decode_sources(text: str) -> dict[str, str]:
@@ -99,9 +114,7 @@ def measurement_values(measurement: Measurement, made_at: int) -> tuple[Any, ...
     Raises:
         ValueError: an ok without a positive time, or a failure with one, which is a caller's bug.
     """
-    values = dict(vars(measurement))
-    if values["spread"] is not None and not math.isfinite(values["spread"]):
-        values["spread"] = None
+    values = encode_measurement(measurement)
     decode_measurement(Fields(values))
     return (*(values[name] for name in _FIELDS), made_at)
 
@@ -109,7 +122,9 @@ def measurement_values(measurement: Measurement, made_at: int) -> tuple[Any, ...
 def decode_measurement_row(values: Sequence[Any]) -> Measurement | None:
     """The measurement, None if the row holds a status or time that no measurement has."""
     status, time_us, spread, samples, refined, noisy, predicted, *rest = values[: len(_FIELDS)]
-    timed = isinstance(time_us, float) and time_us > 0
-    if status not in STATUSES or timed != (status == "ok"):
+    timed = time_us is not None
+    if status not in STATUSES or timed != (status == "ok") or (timed and not is_time(time_us)):
+        return None
+    if not isinstance(spread, float | None) or not isinstance(samples, int) or not isinstance(rest[0], str):
         return None
     return Measurement(status, time_us, spread, samples, bool(refined), bool(noisy), bool(predicted), *rest)

@@ -24,12 +24,13 @@ from kt.cache.rows import (
     best_record,
     decode_best_row,
     decode_measurement_row,
+    entry_warning,
     measurement_values,
 )
 from kt.cache.schema import MEASUREMENT_COLUMNS
-from kt.cache.validity import serves
+from kt.cache.validity import serves, unfit
 from kt.errors import CacheError
-from kt.search_spaces.space import Config
+from kt.search_spaces.space import Config, SearchSpace
 
 __all__ = ["PUT_BEST", "PUT_MEASUREMENT", "Store"]
 
@@ -60,6 +61,7 @@ class Store:
         self.read_only = read_only
         self.warnings: list[CacheWarning] = []
         self.failure: CacheError | None = None
+        self._unfit: Callable[[BestConfig], str] = lambda best: ""
         self._placement = Placement.of(file)
         self._puts: list[Callable[[], None]] = []  # of this run, to be put again if the file gets lost
 
@@ -157,6 +159,10 @@ class Store:
 
     # Winners
 
+    def expect(self, spaces: Mapping[str, SearchSpace], sources: Mapping[str, str]) -> None:
+        """From now on, winners of these very `sources` that are not of the `spaces` count as unreadable."""
+        self._unfit = lambda best: unfit(best, spaces, sources)
+
     def put_best(self, best: BestConfig) -> None:
         """Stores a winner; it replaces an earlier one of the same key and sources.
 
@@ -193,6 +199,8 @@ class Store:
             decoded = decode_best_row(row)
             if isinstance(decoded, CacheWarning):
                 self.warn(decoded)
+            elif reason := self._unfit(decoded.best):
+                self.warn(entry_warning(decoded.id, decoded.best.key, reason))
             else:
                 found.append(decoded)
         return found

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from kt.cache.records import BestConfig
+from kt.search_spaces.space import Config, SearchSpace
 
-__all__ = ["changed_since", "serves"]
+__all__ = ["changed_since", "serves", "unfit"]
 
 
 def serves(sources: Mapping[str, str], family: str, asked: Mapping[str, str]) -> bool:
@@ -23,3 +24,32 @@ def changed_since(best: BestConfig, current: Mapping[str, str]) -> str:
     reasons = [f"template or space of {name} changed" for name in changed]
     reasons += [f"family {name} is not among the present ones" for name in unknown]
     return "; ".join(reasons)
+
+
+def unfit(best: BestConfig, spaces: Mapping[str, SearchSpace], current: Mapping[str, str]) -> str:
+    """Why the winner or one tied with it cannot be of the very space that it says it is from, "" if it can.
+
+    Only spaces that are still the same are judged; a winner from another one is stale, not wrong.
+    """
+    for config in (best.config, *best.ties):
+        space = spaces.get(config.family)
+        if space is not None and best.sources.get(config.family) == current.get(config.family):
+            reason = _foreign_choice(config, space)
+            if reason:
+                return reason
+    return ""
+
+
+def _foreign_choice(config: Config, space: SearchSpace) -> str:
+    for kind, choices, offered in (
+        ("parameter", dict(config.parameters), space.parameters),
+        ("run-time parameter", dict(config.runtime), space.runtime),
+    ):
+        for name in sorted(offered.keys() | choices.keys()):
+            if name not in choices:
+                return f"{kind} {name} is missing"
+            if name not in offered:
+                return f"family {space.family} has no {kind} {name}"
+            if choices[name] not in offered[name]:
+                return f"{kind} {name} is {choices[name]!r}, which family {space.family} does not offer"
+    return ""

@@ -7,25 +7,45 @@ from typing import TYPE_CHECKING
 from kt.errors import InputError, NoUsableGpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from kt.cache.entries import Entry
     from kt.cache.store import Store
     from kt.devices.device import DeviceIdentity
     from kt.problems import Problem
+    from kt.search_spaces.space import SearchSpace
 
-__all__ = ["current_sources", "device_for_lookup", "entries_of", "entry_filter", "judged_entries"]
+__all__ = [
+    "current_sources",
+    "current_spaces",
+    "device_for_lookup",
+    "digests",
+    "entries_of",
+    "entry_filter",
+    "judged_entries",
+]
 
 
 def current_sources(space: Path | None, folders: tuple[Path, ...]) -> dict[str, str]:
     """Digest of template, headers and space of each family as they are today."""
+    return digests(current_spaces(space), folders)
+
+
+def current_spaces(space: Path | None) -> dict[str, SearchSpace]:
+    """The spaces of today by family: the built-in ones, and those of a file, which go before."""
     from kt.search_spaces.loader import builtin_spaces, resolve_spaces
-    from kt.templates.digest import template_digest
 
     spaces = {item.family: item for item in builtin_spaces()}
     if space is not None:
         spaces |= {item.family: item for item in resolve_spaces(space, ())}
+    return spaces
+
+
+def digests(spaces: Mapping[str, SearchSpace], folders: tuple[Path, ...]) -> dict[str, str]:
+    """Digest of template, headers and space by family."""
+    from kt.templates.digest import template_digest
+
     return {family: template_digest(item, folders) for family, item in spaces.items()}
 
 
@@ -80,11 +100,15 @@ def _is_selector(text: str) -> bool:
     return text in ("local", "auto") or text.isdecimal() or text.startswith("model:")
 
 
-def judged_entries(store: Store, sources: dict[str, str]) -> list[Entry]:
-    """Every entry, with what is stale against today's sources and method marked so."""
+def judged_entries(store: Store, sources: dict[str, str], spaces: Mapping[str, SearchSpace]) -> list[Entry]:
+    """Every entry, with what is stale against today's sources and method marked so.
+
+    What says that it is of today's sources and is not of today's `spaces` is named in `store.warnings` only.
+    """
     from kt.cache.entries import entries
     from kt.tuner.method import METHOD_LABEL
 
+    store.expect(spaces, sources)
     return entries(store, sources, method=METHOD_LABEL)
 
 

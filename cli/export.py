@@ -51,7 +51,7 @@ def export(
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
     from kt.cli import inputs
-    from kt.cli.cache_entries import current_sources, entries_of, entry_filter, judged_entries
+    from kt.cli.cache_entries import current_spaces, digests, entries_of, entry_filter, judged_entries
     from kt.cli.output import check_target
     from kt.export.write_file import write_if_changed
 
@@ -60,11 +60,12 @@ def export(
     if namespace is not None and not header:
         raise InputError("--namespace is for --header", hint="leave it out, or export a header")
     problems = inputs.read_shapes(shapes, dtype) if shapes else None
-    sources = current_sources(space, inputs.check_folders(templates))
+    spaces = current_spaces(space)
+    sources = digests(spaces, inputs.check_folders(templates))
     keep = entry_filter(dtype=dtype, device=device_filter)
     check_target(output)
     with Store.open(cache_folder(cache_dir), read_only=True) as store:
-        found = judged_entries(store, sources)
+        found = judged_entries(store, sources, spaces)
         warnings = [str(warning) for warning in store.warnings]
     if problems is not None:
         found = entries_of(found, problems)

@@ -60,13 +60,14 @@ def show_cache(
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
     from kt.cli import inputs
-    from kt.cli.cache_entries import current_sources, entries_of, entry_filter, judged_entries
+    from kt.cli.cache_entries import current_spaces, digests, entries_of, entry_filter, judged_entries
 
     problems = inputs.read_shapes(shapes, dtype) if shapes else None
-    sources = current_sources(space, inputs.check_folders(templates))
+    spaces = current_spaces(space)
+    sources = digests(spaces, inputs.check_folders(templates))
     keep = entry_filter(dtype=dtype, layout=layout, device=device_filter, family=family, states=state)
     with Store.open(cache_folder(cache_dir), read_only=True) as store:
-        stored = judged_entries(store, sources)
+        stored = judged_entries(store, sources, spaces)
         found = [entry for entry in stored if keep(entry)]
         lacking: list[Missing] | None = None
         if problems is not None:

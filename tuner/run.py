@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import kt
 from kt.cache.records import CacheKey
 from kt.search_spaces.launch import violated
-from kt.templates.digest import template_digest
 from kt.tuner.clock import Clock, check_budget
-from kt.tuner.cubin_cache import CubinCache
 from kt.tuner.method import METHOD_LABEL
 from kt.tuner.request import MODEL_METHOD, ShapeResult, TuneRequest, TuneResult
 from kt.tuner.toolchain import check_target, toolchain
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from kt.problems import Problem
     from kt.search_spaces.space import SearchSpace
     from kt.tuner.compilation import Compilation, Pool
+    from kt.tuner.cubin_cache import CubinCache
     from kt.tuner.gpu_access import WorkerLike
     from kt.tuner.observer import Observer
     from kt.tuner.record import Recorder
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["stored_best", "tune"]
 
 OpenWorker = Callable[[TuneRequest], "WorkerLike"]
-OpenPool = Callable[[TuneRequest, CubinCache, Callable[[str], None]], "Pool"]
+OpenPool = Callable[[TuneRequest, "CubinCache", Callable[[str], None]], "Pool"]
 
 
 class Run(Protocol):
@@ -126,7 +125,9 @@ def stored_best(request: TuneRequest, store: Store, problem: Problem, *, partial
     """
     key = CacheKey(problem, request.device.identity, toolchain().label, _method(request))
     spaces = {space.family: space for space in request.spaces_for(problem)}
-    best = store.best(key, _sources(request, spaces.values()), partial=partial)
+    sources = _sources(request, spaces.values())
+    store.expect(spaces, sources)
+    best = store.best(key, sources, partial=partial)
     names = {**request.device.names(), **problem.names()}
     if best and violated(spaces[best.config.family], best.config, names) is None:
         return best
@@ -134,7 +135,7 @@ def stored_best(request: TuneRequest, store: Store, problem: Problem, *, partial
 
 
 def _sources(request: TuneRequest, spaces: Iterable[SearchSpace]) -> dict[str, str]:
-    return {space.family: template_digest(space, request.template_dirs) for space in spaces}
+    return {space.family: request.sources[space.family] for space in spaces}
 
 
 def _method(request: TuneRequest) -> str:
@@ -174,9 +175,8 @@ def _recorder(request: TuneRequest, store: Store | None, observer: Observer) -> 
         "seed": str(request.seed),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    sources = _sources(request, request.spaces)
     return Recorder(
-        store, observer, toolchain().label, _method(request), sources, provenance, resume=not request.retune
+        store, observer, toolchain().label, _method(request), request.sources, provenance, resume=not request.retune
     )
 
 

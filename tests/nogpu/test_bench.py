@@ -14,7 +14,7 @@ from kt.cache.store import Store
 from kt.devices.catalog import catalog
 from kt.problems import Problem
 from kt.search_spaces.loader import load_space
-from kt.search_spaces.space import SearchSpace
+from kt.search_spaces.space import Launch, SearchSpace
 from kt.templates.digest import template_digest
 from kt.tuner import worker
 from kt.tuner.bench import BenchReport, bench, geometric_mean
@@ -70,7 +70,10 @@ def _winner(request: TuneRequest, problem: Problem) -> BestConfig:
     (space,) = request.spaces
     key = CacheKey(problem, H200.identity, toolchain().label, METHOD_LABEL)
     sources = {space.family: template_digest(space, request.template_dirs)}
-    return BestConfig(key, space.default_config, Measurement("ok", 11.0), sources, tried=4, total=4, complete=True)
+    launches = (Launch("small_gemm", 64, 64, 0),)
+    return BestConfig(
+        key, space.default_config, Measurement("ok", 11.0), sources, launches, tried=4, total=4, complete=True
+    )
 
 
 @pytest.fixture

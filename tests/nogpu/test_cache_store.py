@@ -51,12 +51,25 @@ def test_measurements_come_back_as_they_were_put(tmp_path: Path, make_winner: Ma
         assert store.measurements(key) == put
 
 
-def test_a_spread_of_one_sample_is_unknown_not_nan(tmp_path: Path, make_winner: Make) -> None:
-    """E8: a deviation that is not a number is stored as none at all."""
+@pytest.mark.parametrize("spread", [math.nan, math.inf])
+def test_a_spread_of_one_sample_is_unknown_not_nan(spread: float, tmp_path: Path, make_winner: Make) -> None:
+    """E8: a deviation that is not a number is stored as none at all, of a candidate and of a winner."""
     key = make_winner().key
     with Store.open(tmp_path) as store:
-        store.put_measurement(key, config(8), "s", Measurement("ok", 1.0, spread=math.nan, samples=1))
+        store.put_measurement(key, config(8), "s", Measurement("ok", 1.0, spread=spread, samples=1))
+        store.put_best(make_winner(spread=spread))
         assert store.measurements(key)[config(8).identity, "s"].spread is None
+        assert store.stored()[0].best.measurement.spread is None
+
+
+def test_figures_beside_a_winner_that_are_no_numbers_are_unknown(tmp_path: Path, make_winner: Make) -> None:
+    """E8: a library's time that came out as nothing does not cost the winner of the whole search."""
+    with Store.open(tmp_path) as store:
+        store.put_best(
+            make_winner(default_us=math.nan, floor_us=math.inf, baseline={"cublas": math.nan, "cublaslt": 2.0})
+        )
+        best = store.stored()[0].best
+    assert (best.default_us, best.floor_us, best.baseline) == (None, None, {"cublaslt": 2.0})
 
 
 @pytest.mark.parametrize(
@@ -67,15 +80,22 @@ def test_a_spread_of_one_sample_is_unknown_not_nan(tmp_path: Path, make_winner: 
         Measurement("ok", -1.0),
         Measurement("ok", math.nan),
         Measurement("ok", math.inf),
+        Measurement("ok", 1e-320),
         Measurement("timeout", 5.0),
     ],
 )
 def test_a_failure_is_never_a_number_and_a_time_never_nothing(
     wrong: Measurement, tmp_path: Path, make_winner: Make
 ) -> None:
-    """E4: times are positive and finite, and only an `ok` has one; anything else is a bug of the caller."""
-    with Store.open(tmp_path) as store, pytest.raises(ValueError, match="time_us"):
-        store.put_measurement(make_winner().key, config(8), "s", wrong)
+    """E4: times are positive and finite, and only an `ok` has one; anything else is a bug of the caller.
+
+    The same holds for a winner, so that a whole search is not made for a result that is then refused.
+    """
+    with Store.open(tmp_path) as store:
+        with pytest.raises(ValueError, match="time_us"):
+            store.put_measurement(make_winner().key, config(8), "s", wrong)
+        with pytest.raises(ValueError, match=r"time_us|JSON|status"):
+            store.put_best(make_winner(**vars(wrong)))
 
 
 def test_keys_do_not_see_each_others_measurements(tmp_path: Path, make_winner: Make) -> None:
@@ -230,12 +250,16 @@ def test_a_reading_store_refuses_to_write(tmp_path: Path, make_winner: Make) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_measurement_is_passed_over_with_a_warning(tmp_path: Path, make_winner: Make) -> None:
-    """G4: a status that this kt does not know costs that measurement, not the run."""
+@pytest.mark.parametrize(
+    "damage",
+    ["status = 'great'", "time_us = 1e-320", "time_us = 'x'", "spread = 'x'", "samples = 'x'", "detail = x'00'"],
+)
+def test_a_damaged_measurement_is_passed_over_with_a_warning(damage: str, tmp_path: Path, make_winner: Make) -> None:
+    """G4: a status that this kt does not know costs that measurement, not the run; a value of no sense too."""
     key = make_winner().key
     with Store.open(tmp_path) as store:
         store.put_measurements(key, [(config(i), "s", Measurement("ok", 1.0)) for i in (1, 2)])
-        store.connection.execute("UPDATE measurements SET status = 'great' WHERE config = ?", (config(1).identity,))
+        store.connection.execute(f"UPDATE measurements SET {damage} WHERE config = ?", (config(1).identity,))
         assert list(store.measurements(key)) == [(config(2).identity, "s")]
         assert "1 measurements of fp32 nn 512x512x512" in str(store.warnings[0])
 

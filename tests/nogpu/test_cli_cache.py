@@ -12,8 +12,9 @@ import pytest
 
 from kt.cache.records import BestConfig
 from kt.cache.store import Store
-from kt.cli.cache_entries import current_sources
+from kt.cli.cache_entries import current_sources, current_spaces
 from kt.problems import Problem
+from kt.search_spaces.space import Config
 from kt.tuner.method import METHOD_LABEL
 
 ROOT = Path(__file__).parents[2]
@@ -27,12 +28,20 @@ SHAPES = (
 
 @pytest.fixture
 def fresh(make_winner: Callable[..., BestConfig]) -> Callable[..., BestConfig]:
-    """Winners of the sources and the method of today."""
+    """Winners of the sources, the space and the method of today."""
     sources = {"simt": current_sources(None, ())["simt"]}
+    space = current_spaces(None)["simt"]
 
     def make(m: int = 512, **changes: Any) -> BestConfig:
         dtype = changes.pop("dtype", "fp32")
-        return make_winner(Problem(m, 512, 512, dtype), **{"sources": sources, "method": METHOD_LABEL} | changes)
+        choices = dict(space.default) | {"tile_m": changes.pop("tile_m", space.default["tile_m"])}
+        config = Config(
+            "simt",
+            tuple((name, choices[name]) for name in space.parameters),
+            tuple((name, choices[name]) for name in space.runtime),
+        )
+        today = {"sources": sources, "method": METHOD_LABEL, "config": config}
+        return make_winner(Problem(m, 512, 512, dtype), **today | changes)
 
     return make
 
@@ -80,7 +89,7 @@ def test_off_a_terminal_the_table_is_plain_text(kt: Command, own_environment: Pa
     assert out.isascii()
     assert len(out.splitlines()) == 3
     verbose = kt("show-cache", "--verbose").out
-    assert "fp32 nn 256x512x512  simt tile_m=64 tile_n=64 copy=cp.async split_k=1" in verbose.splitlines()
+    assert f"fp32 nn 256x512x512  {fresh().config.label}" in verbose.splitlines()
 
 
 def test_json_listing(kt: Command, own_environment: Path, fresh: Command) -> None:

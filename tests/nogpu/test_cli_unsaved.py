@@ -14,8 +14,11 @@ from kt.cache.store import Store
 from kt.errors import CacheError
 from kt.problems import Problem
 from kt.tuner import run
+from kt.tuner.finals import Decision
 from kt.tuner.observer import Observer
+from kt.tuner.record import Recorder
 from kt.tuner.request import ShapeResult, TuneRequest, TuneResult
+from kt.tuner.shape_run import ShapeRun
 
 Command = Callable[..., Any]
 Make = Callable[..., BestConfig]
@@ -106,3 +109,23 @@ def test_not_saved_goes_before_the_other_endings(
     assert "everything measured so far is in the cache" not in outcome.err
     assert "kt export" not in outcome.err
     assert not (tmp_path / "table.json").exists()
+
+
+def test_a_loss_after_the_last_result_leaves_the_results_printed(
+    kt: Command, shapes: Path, tmp_path: Path, small_family: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A1: the run itself looks at its end whether all is saved, when what it has found can still be told."""
+    best = Recorder.best
+
+    def then_lose(self: Recorder, shape: ShapeRun, decision: Decision, *, keep: bool = True) -> BestConfig:
+        found = best(self, shape, decision, keep=keep)
+        if self.store is not None and shape.key.problem.m == 256:
+            take_its_place(self.store)
+        return found
+
+    monkeypatch.setattr(Recorder, "best", then_lose)
+    outcome = kt(*TUNE, shapes, *small_family, "--cache-dir", tmp_path / "c", "--json")
+    assert outcome.code == 1
+    assert "kt: warning: results are no longer saved" in outcome.err
+    assert "kt: error: not all results were saved" in outcome.err
+    assert [shape["outcome"] for shape in outcome.json["shapes"]] == ["predicted", "predicted"]

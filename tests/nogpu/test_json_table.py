@@ -44,7 +44,7 @@ def winners(make_winner: Make) -> list[BestConfig]:
         make_winner(Problem(1, 2, 3, "fp16", "tt", batch=2, ldc=8, alpha=1.5, beta=0.5), noisy=True),
         make_winner(Problem(7, 8, 0), ties=(Config("mma", (("stages", 3), ("swizzle", "128B"))),), edge=("tile_m",)),
         make_winner(predicted=True, method="model/1", spread=None, samples=0, registers=None, baseline={}),
-        make_winner(Problem(9, 9, 9), complete=False, tried=3, default_us=None, floor_us=None, launches=()),
+        make_winner(Problem(9, 9, 9), complete=False, tried=3, default_us=None, floor_us=None),
         make_winner(device=DeviceIdentity("NVIDIA A100 é", (8, 0), 108, 80), baseline={"cublas": 1.0, "cublaslt": 2}),
     ]
 
