@@ -18,6 +18,7 @@ __all__ = [
     "HANDLER_S",
     "connect",
     "is_damage",
+    "is_full",
     "is_unwritable",
     "retried",
     "set_journal_mode",
@@ -87,6 +88,11 @@ def is_unwritable(error: BaseException) -> bool:
     return _code(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 
 
+def is_full(error: BaseException) -> bool:
+    """The disk has no room for the file or its journals, or failed."""
+    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
 @contextmanager
 def translated(file: Path) -> Iterator[None]:
     """Failures of the file or its disk become `CacheError`s; faulty SQL stays what it is, a bug."""
@@ -109,14 +115,13 @@ def _message(error: sqlite3.Error, file: Path) -> tuple[str, str] | None:
         )
     if is_unwritable(error):
         return f"the cache {file} cannot be opened or written: {error}", f"check its permissions, or {ELSEWHERE}"
-    match _code(error):
-        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
-            return (
-                f"the cache {file} could not be written: {error}; what was stored before is intact",
-                f"free some disk space or quota, or {ELSEWHERE}",
-            )
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
-            return f"the cache {file} is held by another process: {error}", f"end that process, or {ELSEWHERE}"
+    if is_full(error):
+        return (
+            f"the cache {file} could not be written: {error}; what was stored before is intact",
+            f"free some disk space or quota, or {ELSEWHERE}",
+        )
+    if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
+        return f"the cache {file} is held by another process: {error}", f"end that process, or {ELSEWHERE}"
     return None
 
 

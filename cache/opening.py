@@ -8,13 +8,24 @@ import time
 from pathlib import Path
 
 from kt import __version__
-from kt.cache.connection import connect, is_damage, is_unwritable, retried, set_journal_mode, transaction, translated
+from kt.cache.connection import (
+    connect,
+    is_damage,
+    is_full,
+    is_unwritable,
+    retried,
+    set_journal_mode,
+    transaction,
+    translated,
+)
 from kt.cache.damage import SIDECARS, opening, refuse_other_formats, set_aside_if_damaged
 from kt.cache.location import ELSEWHERE
 from kt.cache.schema import SCHEMA, check_tables, create, file_kind, upgrade
 from kt.errors import CacheError
 
 __all__ = ["open_for_reading", "open_for_writing"]
+
+_MEMORY = Path("/dev/shm")
 
 
 def open_for_writing(file: Path) -> tuple[sqlite3.Connection, Path | None]:
@@ -92,7 +103,7 @@ def _readable(file: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA query_only = ON")
         return connection
     except sqlite3.Error as error:
-        if not is_unwritable(error):
+        if not (is_unwritable(error) or is_full(error)):
             raise
     # SQLite needs to write beside a file that has a journal. Where it cannot, a sound file is read as it lies, and
     # one that was left with a journal is read from a copy.
@@ -113,7 +124,17 @@ def _checked(connection: sqlite3.Connection, file: Path) -> sqlite3.Connection:
 
 
 def _from_copy(file: Path) -> sqlite3.Connection:
-    with tempfile.TemporaryDirectory(prefix="kt-cache-") as folder:
+    """Read from a copy with its journals; in memory if the disk of temporary files is full too."""
+    try:
+        return _from_copy_in(None, file)
+    except (OSError, sqlite3.OperationalError):
+        if not _MEMORY.is_dir():
+            raise
+        return _from_copy_in(_MEMORY, file)
+
+
+def _from_copy_in(parent: Path | None, file: Path) -> sqlite3.Connection:
+    with tempfile.TemporaryDirectory(prefix="kt-cache-", dir=parent) as folder:
         copy = Path(folder) / file.name
         for suffix in ("", "-wal", "-journal"):
             if Path(f"{file}{suffix}").exists():

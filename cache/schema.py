@@ -80,6 +80,10 @@ class FileKind:
     version: int
 
 
+class IncompleteFile(sqlite3.DatabaseError):
+    """A file that says it is a kt cache of this schema but lacks a table or column, or has a schema that never was."""
+
+
 def file_kind(connection: sqlite3.Connection) -> FileKind:
     """Reads the file's marks, all as of one moment: another process may be making its tables. Changes nothing."""
     own_transaction = not connection.in_transaction
@@ -92,12 +96,10 @@ def file_kind(connection: sqlite3.Connection) -> FileKind:
     finally:
         if own_transaction:
             connection.execute("ROLLBACK")
+    if application == APPLICATION_ID and version < 0:
+        raise IncompleteFile(f"schema {version} never was")
     empty = objects == 0 and application == 0 and version == 0
     return FileKind(empty, not empty and application != APPLICATION_ID, version)
-
-
-class IncompleteFile(sqlite3.DatabaseError):
-    """A file that says it is a kt cache of this schema but lacks a table or column."""
 
 
 def check_tables(connection: sqlite3.Connection) -> None:

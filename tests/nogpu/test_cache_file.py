@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kt.cache import file_system
+from kt.cache import file_system, opening
+from kt.cache.connection import connect
 from kt.cache.prune import prune_damaged
 from kt.cache.records import BestConfig, Measurement
 from kt.cache.schema import APPLICATION_ID, SCHEMA
@@ -86,12 +87,25 @@ def cut_inside_header(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:10])
 
 
+def make_a_schema_that_never_was(file: Path) -> None:
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA journal_mode = delete")
+        connection.execute("PRAGMA user_version = -5")
+
+
 def drop_a_table(file: Path) -> None:
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute("DROP TABLE best")
 
 
-DAMAGES = [overwrite_header, overwrite_root_pages, cut_short, cut_inside_header, drop_a_table]
+DAMAGES = [
+    overwrite_header,
+    overwrite_root_pages,
+    cut_short,
+    cut_inside_header,
+    drop_a_table,
+    make_a_schema_that_never_was,
+]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -412,6 +426,38 @@ def test_a_disk_that_is_full_from_the_start_is_found_when_opening(
         Store.open(filled)
     with Store.open(filled) as store:
         assert len(store.stored()) == 1
+
+
+@pytest.mark.parametrize("leftover", [False, True])
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR | 19 << 8])
+def test_a_cache_on_a_full_disk_can_be_read(
+    code: int, leftover: bool, tmp_path: Path, make_winner: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C26: what is stored can be listed before space is freed, also beside a journal and without temporary files."""
+    folder = tmp_path / "cache"
+    with Store.open(folder) as store:
+        store.put_best(make_winner())
+        shutil.copytree(folder, tmp_path / "copy")
+    if leftover:
+        folder = tmp_path / "copy"
+        (folder / f"{NAME}-shm").unlink()
+        assert (folder / f"{NAME}-wal").stat().st_size > 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def no_room(file: Path, mode: str, *, immutable: bool = False) -> sqlite3.Connection:
+        """As SQLite where it cannot make its shared memory beside the file, nor in a temporary folder on that disk."""
+        if not immutable and file.is_relative_to(tmp_path):
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = code
+            raise error
+        return connect(file, mode, immutable=immutable)
+
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(opening, "connect", no_room)
+    with Store.open(folder, read_only=True) as store:
+        assert store.best(make_winner().key, SIMT) == make_winner()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_cache_is_used_under_any_name_of_its_file(filled: Path) -> None:

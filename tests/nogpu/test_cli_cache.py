@@ -365,6 +365,15 @@ def test_cache_prune_needs_a_clear_condition(kt: Command, arguments: tuple[str, 
     assert kt("cache", "prune", *arguments).code == 2
 
 
+@pytest.mark.parametrize(("span", "code"), [("999999999d", 0), ("1000000000d", 2), (f"{'9' * 5000}m", 2), ("٣d", 2)])
+def test_spans_without_end_are_refused(
+    span: str, code: int, kt: Command, own_environment: Path, fresh: Command
+) -> None:
+    """B20: the longest span is that of Python's time; digits are 0 to 9."""
+    _fill(own_environment, fresh(512))
+    assert kt("cache", "prune", "--older-than", span).code == code
+
+
 def test_a_damaged_cache_is_named_with_its_remedy(kt: Command, own_environment: Path, fresh: Command) -> None:
     """Listing a damaged file ends in one message; `kt cache prune --damaged` sets it aside."""
     _fill(own_environment, fresh(512))
