@@ -152,3 +152,15 @@ def test_changes_that_belong_to_the_lost_file_are_refused(folder: Path, make_win
         with pytest.raises(CacheError, match="removed or replaced"):
             store.remove([1])
     assert problems(folder) == {OTHER}
+
+
+def test_changes_that_went_with_the_file_are_not_called_done(folder: Path, make_winner: Make) -> None:
+    """What was removed from a file that is gone is not removed from the one that lies there now."""
+    with Store.open(folder) as store:
+        store.put_best(make_winner(FIRST))
+    store = Store.open(folder)
+    store.remove([1])
+    put_another_in_place(folder)
+    with pytest.raises(CacheError, match="removed or replaced"):
+        store.close()
+    assert problems(folder) == {OTHER}

@@ -1,0 +1,155 @@
+"""`OpenFile`: the cache file, open; what is put reaches the file that lies under the name, whatever becomes of it."""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from kt.cache.connection import retried, transaction, translated
+from kt.cache.location import database_path
+from kt.cache.opening import open_for_reading, open_for_writing
+from kt.cache.placement import Placement
+from kt.cache.rows import CacheWarning
+from kt.errors import CacheError
+
+__all__ = ["OpenFile"]
+
+T = TypeVar("T")
+
+
+class OpenFile:
+    """An open cache file. A file that is removed or replaced takes writes without an error, and nobody finds them.
+
+    Attributes:
+        file: the SQLite file.
+        read_only: nothing is changed on disk, and putting is an error.
+        warnings: what was passed over or set aside so far, for people to be told.
+        failure: why something that was put could not be stored, None if all was.
+        connection: for the modules of this package.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, file: Path, read_only: bool) -> None:
+        self.connection = connection
+        self.file = file
+        self.read_only = read_only
+        self.warnings: list[CacheWarning] = []
+        self.failure: CacheError | None = None
+        self._placement = Placement.of(file)
+        self._puts: list[Callable[[], None]] = []  # of this run, to be put again if the file gets lost
+        self._changed = False
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = False) -> Self:
+        """Opens the cache of a folder (or the file itself).
+
+        For writing, the folder and file are made, older schemas upgraded, a damaged file is set aside with a warning,
+        and a first small write is made, so that a cache that cannot save is found before any work is done. For
+        reading, a cache that does not exist is empty.
+
+        Raises:
+            CacheError: it is not writable, foreign, newer than this kt, or (reading) damaged.
+        """
+        file = database_path(path)
+        if read_only:
+            return cls(open_for_reading(file), file, True)
+        connection, aside = open_for_writing(file)
+        store = cls(connection, file, False)
+        if aside is not None:
+            store.warn(CacheWarning(f"the cache {file}", _set_aside(aside)))
+        return store
+
+    def settle(self) -> None:
+        """Makes sure that what was put lies in the file under its name, also if that was removed or replaced.
+
+        Raises:
+            CacheError: it does not, and cannot be stored again.
+        """
+        if self._changed and self._placement.lost:
+            if not self._puts:
+                raise self._lost()
+            self._renew()
+
+    def close(self) -> None:
+        """Closes the file, settled.
+
+        Raises:
+            CacheError: as for `settle`, unless a failure to store was raised before.
+        """
+        try:
+            if self.failure is None:
+                self.settle()
+        finally:
+            if self._placement.lost:
+                self._placement.remove_orphans()
+            self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(*[CacheError] if error else []):  # the error that is on its way comes first
+            self.close()
+
+    def warn(self, warning: CacheWarning) -> None:
+        """Remembers a warning once."""
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def read(self, query: str, values: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        with translated(self.file):
+            return retried(lambda: self.connection.execute(query, values).fetchall())
+
+    def write(self, action: Callable[[], T]) -> T:
+        """Runs `action` in a transaction of its own, again if another process was in the way."""
+        if self.read_only:
+            raise CacheError(f"the cache {self.file} was opened for reading only")
+        if self._placement.lost:
+            raise self._lost()
+
+        def attempt() -> T:
+            with transaction(self.connection):
+                return action()
+
+        with translated(self.file):
+            result = retried(attempt)
+        self._changed = True
+        return result
+
+    def put(self, action: Callable[[], None]) -> None:
+        """As `write`, and again into another file if this one is removed or replaced later, so that it can be found."""
+        self._puts.append(action)
+        try:
+            self.write(action)
+        except CacheError as error:
+            if self.read_only or not self._placement.lost:
+                self.failure = self.failure or error
+                raise
+            self._renew()
+
+    def _lost(self) -> CacheError:
+        return CacheError(f"the cache {self.file} was removed or replaced while it was in use", hint="try again")
+
+    def _renew(self) -> None:
+        """Opens the file that lies under the name now, or a new one, and puts there again what this run has put."""
+        try:
+            with contextlib.suppress(sqlite3.Error):  # the old file, if it has only another name now, is left whole
+                self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._placement.remove_orphans()
+            old, (self.connection, aside) = self.connection, open_for_writing(self.file)
+            old.close()
+            self._placement = Placement.of(self.file)
+            self.write(lambda: [put() for put in self._puts])
+        except CacheError as error:
+            self.failure = self.failure or error
+            raise
+        again = "was removed or replaced during the run; what this run had saved was saved again"
+        self.warn(CacheWarning(f"the cache {self.file}", again if aside is None else f"{again}; {_set_aside(aside)}"))
+
+
+def _set_aside(aside: Path) -> str:
+    return f"was damaged; set aside as {aside}, and a new one begun"
