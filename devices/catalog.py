@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from kt.devices.device import Device
@@ -70,7 +70,7 @@ def _data() -> dict[str, Any]:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = files("kt.devices").joinpath("gpus.yaml").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "gpus.yaml").read_text(encoding="utf-8")
     loaded: dict[str, Any] = yaml.load(text, Loader=loader)
     return loaded
 

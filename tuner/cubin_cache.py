@@ -11,7 +11,6 @@ may pass next time.
 import hashlib
 import json
 import os
-import secrets
 import tempfile
 import time
 from collections.abc import Iterator
@@ -131,7 +130,7 @@ def _store(root: Path, binary: Binary, cubin: bytes, log: str) -> Binary:
 
 def _write(path: Path, data: bytes) -> None:
     """Put `data` at `path` in one step: other processes see the old file or the new one."""
-    temporary = path.with_name(f"{path.stem}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f"{path.stem}-{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
         temporary.write_bytes(data)
         os.replace(temporary, path)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +10,7 @@ from kt.cache.records import BestConfig
 from kt.devices.device import Device
 from kt.problems import Problem
 from kt.search_spaces.space import SearchSpace
+from kt.templates.digest import template_digest
 
 __all__ = ["MODEL_METHOD", "Budget", "ShapeResult", "Strategy", "TuneRequest", "TuneResult"]
 
@@ -51,6 +53,11 @@ class TuneRequest:
     compilers: int = 0
     compile_limit_s: float = 30.0
     retune: bool = False
+
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """Digest of template, headers and space by family, as the files were when the run first asked."""
+        return {space.family: template_digest(space, self.template_dirs) for space in self.spaces}
 
     @property
     def without_effect(self) -> str:

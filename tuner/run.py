@@ -89,6 +89,8 @@ def tune(
     waiting = deque(problem for problem in request.problems if problem not in results)
     if not waiting:
         return TuneResult(_in_order(request, results), seconds=clock.elapsed)
+    from kt.tuner.cubin_cache import CubinCache  # here, for a run that the cache answers has no use for it
+
     check_target(toolchain(), request.device.arch, request.device.driver)
     with ExitStack() as children:
         folder = store.file.parent if store else Path(children.enter_context(tempfile.TemporaryDirectory()))

@@ -1,17 +1,22 @@
 """`toolchain()`: the compiler of this machine, what it can target, and how kt calls it."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kt.errors import CompilerUnavailable
-from kt.templates.source import Source
-from kt.tuner.messages import CompileJob
 from kt.tuner.nvrtc import Nvrtc
 from kt.tuner.nvrtc_search import Installation, cupy_major, find_installations, header_version
+
+if TYPE_CHECKING:
+    from kt.templates.source import Source
+    from kt.tuner.messages import CompileJob
 
 __all__ = ["Toolchain", "check_target", "compile_job", "toolchain"]
 
@@ -133,6 +138,8 @@ def compile_job(source: Source, arch: str, tc: Toolchain) -> CompileJob:
         CompilerUnavailable: the target is unknown to the compiler, or a CUDA header that the source includes is not
             installed. Sources without `#include` still compile then.
     """
+    from kt.tuner.messages import CompileJob  # here, for a look-up in the cache needs the compiler's label only
+
     check_target(tc, arch)
     _check_headers(source, tc)
     identity = "\n".join([f"kt cubin {_FORMAT}", tc.label, arch, source.text])
