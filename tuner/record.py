@@ -96,7 +96,7 @@ class Recorder:
         """Compile errors are kept only now that something compiles: if nothing does, the cause is no candidate's."""
         done = [(trial, trial.measurement) for trial in shape.trials.values() if trial.measurement]
         results = [(trial, one) for trial, one in done if one.status == "compile_error"] + list(finals)
-        rows = [(trial.config, trial.kernel.source_digest, one) for trial, one in results]
+        rows = [(trial.config, trial.source, one) for trial, one in results]
         self._write(lambda store: store.put_measurements(shape.key, rows))
         self._write(lambda store: store.put_best(best))
 
@@ -106,7 +106,7 @@ class Recorder:
         if measurement.status not in {"ok", "pruned", "compile_error"}:  # compile errors are counted where they arise
             self.failures[f"{measurement.status}: {_NUMBER.sub('N', measurement.detail)}".rstrip(": ")] += 1
         if measurement.status != "compile_error":
-            source = trial.kernel.source_digest
+            source = trial.source
             self._write(lambda store: store.put_measurement(key, trial.config, source, measurement))
         self.observer.candidate_done(key.problem, trial.config, measurement)
 

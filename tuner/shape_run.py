@@ -6,10 +6,12 @@ so that a run goes on from where the last one ended.
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kt.errors import KtError
@@ -68,6 +70,12 @@ class Trial:
     default: bool
     binary: Binary | None = None
     measurement: Measurement | None = None
+
+    @cached_property
+    def source(self) -> str:
+        """Digest of all that runs: the rendered source, and how it is launched."""
+        launched = f"{self.kernel.source_digest}\n{self.launches}\n{self.workspace_bytes}"
+        return hashlib.sha256(launched.encode()).hexdigest()
 
     @property
     def time_us(self) -> float | None:
@@ -182,7 +190,7 @@ class ShapeRun:
 
     def _begin(self, trial: Trial, compilation: Compilation) -> None:
         self.trials[trial.number] = trial
-        earlier = self.stored.get((trial.config.identity, trial.kernel.source_digest))
+        earlier = self.stored.get((trial.config.identity, trial.source))
         if earlier and earlier.status in LASTING:
             self._take(trial, earlier)
             return

@@ -771,6 +771,16 @@ def test_without_a_store_nothing_is_kept(bench: Bench) -> None:
     assert not (bench.folder / "cache").exists()
 
 
+def test_what_was_launched_otherwise_is_measured_again(bench: Bench) -> None:
+    """A mended grid is no other source, but another run: wrong results of the old one do not hold."""
+    bench.space = bench.load(SPACE.replace("cdiv(n, tile_n)", "(n // tile_n)"))
+    bench.gpu = FakeGpu(lambda problem, values: Failure("wrong_result", "differs"))
+    assert only(bench.tune(ODD)).best is None
+    bench.space = bench.load(SPACE)
+    bench.again()
+    assert winner(only(bench.tune(ODD))).complete
+
+
 def without(kernel: str, *there: str) -> Callable[[str, Values], Binary]:
     """Compilers whose binaries have other kernels than `kernel`."""
     assert kernel not in there
