@@ -35,7 +35,10 @@ SCREEN_RUNS = 4  # of the kernel
 FINALS_S = 1.5
 PREPARE_S = 0.4
 START_S = 1.5  # of the run: worker, context, compilers
-RANK_S = 0.1  # of one shape on a modelled device, besides the compilers
+# On a modelled device, from a run of 17 fp32 shapes with 2 compilers: 20 s for 112 kernels, 22 of which took the place of
+# others that spilled.
+RANK_S = 0.1  # of one shape, besides the compilers
+RANK_COMPILE_S = 0.4  # of one kernel that is planned
 
 
 @dataclass(frozen=True)
@@ -178,11 +181,11 @@ def _seconds(request: TuneRequest, shapes: Sequence[ShapePlan], kernels: int) ->
     waiting = [shape for shape in shapes if shape.valid and not shape.cached]
     if not waiting:
         return 0.0
-    compiling = kernels * COMPILE_S / (request.compilers or len(os.sched_getaffinity(0)))
+    cores = request.compilers or len(os.sched_getaffinity(0))
     if request.device.modelled:
-        seconds = RANK_S * len(waiting) + compiling
+        seconds = RANK_S * len(waiting) + kernels * RANK_COMPILE_S / cores
     else:
-        seconds = START_S + max(sum(map(_gpu_seconds, waiting)), compiling)
+        seconds = START_S + max(sum(map(_gpu_seconds, waiting)), kernels * COMPILE_S / cores)
     return min(seconds, request.budget.seconds or seconds)
 
 
