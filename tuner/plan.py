@@ -35,8 +35,8 @@ SCREEN_RUNS = 4  # of the kernel
 FINALS_S = 1.5
 PREPARE_S = 0.4
 START_S = 1.5  # of the run: worker, context, compilers
-# On a modelled device, from a run of 17 fp32 shapes with 2 compilers: 20 s for 112 kernels, 22 of which took the place of
-# others that spilled.
+# On a modelled device, from a run of 17 fp32 shapes with 2 compilers: 20 s for 112 kernels, 22 of which took the place
+# of others that spilled.
 RANK_S = 0.1  # of one shape, besides the compilers
 RANK_COMPILE_S = 0.4  # of one kernel that is planned
 

@@ -121,9 +121,7 @@ def test_no_prediction_is_below_the_roofline(problem: Problem, columns: Columns)
     assert times.min() >= floor_us(problem, H200)
 
 
-def test_the_roofline_holds_however_the_constants_are_fitted(
-    columns: Columns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_roofline_holds_however_the_constants_are_fitted(columns: Columns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "_LAUNCH_US", 0.0)
     monkeypatch.setattr(model, "_ENDS", 0.0)
     for problem in (Problem(64, 64, 0, beta=2.0), Problem(64, 64, 64)):
