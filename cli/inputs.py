@@ -40,10 +40,12 @@ def check_streams(output: str | None, *, as_json: bool) -> None:
         raise InputError("--json and --output - both write to standard output", hint="leave out one of them")
 
 
-def read_shapes(path: Path, dtype: str | None) -> list[Problem]:
+def read_shapes(paths: Sequence[Path], dtype: str | None) -> list[Problem]:
+    """The shapes of all files in the order of the files; one that stands in several is the same shape, once."""
     from kt.problems.shapes_file import load_shapes
 
-    return load_shapes(path, dtype=dtype)
+    files = dict.fromkeys(paths)  # standard input can be read once
+    return list(dict.fromkeys(problem for path in files for problem in load_shapes(path, dtype=dtype)))
 
 
 def read_spaces(path: Path | None, problems: Sequence[Problem]) -> list[SearchSpace]:

@@ -44,10 +44,9 @@ class StrategyName(StrEnum):
     random = "random"
 
 
-Shapes = Annotated[Path, typer.Option("--shapes", metavar="FILE", help="Shapes file (YAML); - is standard input.")]
-OptionalShapes = Annotated[
-    Path | None, typer.Option("--shapes", metavar="FILE", help="Shapes file (YAML); - is standard input.")
-]
+_SHAPES_HELP = "Shapes file (YAML); - is standard input. May be repeated: the files count as one."
+Shapes = Annotated[list[Path], typer.Option("--shapes", metavar="FILE", help=_SHAPES_HELP)]
+OptionalShapes = Annotated[list[Path] | None, typer.Option("--shapes", metavar="FILE", help=_SHAPES_HELP)]
 DtypeOverride = Annotated[
     str | None, typer.Option("--dtype", metavar="NAME", help="Operand format, in place of the shapes file's default.")
 ]
