@@ -35,3 +35,10 @@ def test_standard_input_named_twice_is_read_once(kt_process: Command) -> None:
     outcome = kt_process(*given, stdin=document)
     assert outcome.code == 0, outcome.err
     assert len(outcome.json["shapes"]) == 1
+
+
+def test_a_negative_seed_is_refused(kt: Command, shapes: Path) -> None:
+    """--seed is 0 or more, as random number generators want it."""
+    outcome = kt("tune", "gemm", "--device", "model:h200", "--shapes", shapes, "--seed", "-1")
+    assert outcome.code == 2
+    assert "invalid value for '--seed'" in outcome.err
