@@ -8,7 +8,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.outcome import INTERRUPTED, end, note, reported
-from kt.errors import BudgetEnded, CacheError, NoValidConfiguration
+from kt.errors import BudgetEnded, CacheError, KtError, NoValidConfiguration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,10 +69,11 @@ def gemm(
         result = tune(request, store, display)
     for warning in store.warnings:
         note(f"warning: {warning}")
+    unwritten = _write_table(result, output)  # first: who reads what is printed may go away at any time
     _print(request, result, output=output, as_json=as_json, verbose=verbose)
     if not quiet:
         _summarise(result)
-    _finish(result, output, store.failure)
+    _finish(result, output, unwritten, store.failure)
 
 
 def _say_beforehand(request: TuneRequest) -> None:
@@ -161,18 +162,18 @@ def _summarise(result: TuneResult) -> None:
         note(f"  {count} times: {cause}")
 
 
-def _finish(result: TuneResult, output: str | None, unsaved: CacheError | None) -> None:
-    """Write the table if it is whole, else leave the file as it is and say why; then end with the code for that.
+def _finish(result: TuneResult, output: str | None, unwritten: KtError | None, unsaved: CacheError | None) -> None:
+    """Say why there is no table if there is none, and end with the code for what the run lacks.
 
     Results that could not be saved go before all else: the other codes say that the next run goes on from the cache.
     """
-    from kt.cli.output import unwritten
+    from kt.cli.output import unwritten as left_as
 
     without = [shape for shape in result.shapes if shape.best is None]
-    if not without and not result.interrupted:
-        _write_table(result.shapes, output)
-    elif output is not None:
-        note(f"{unwritten(output)}, for the table is not whole{'' if unsaved else _partial_table(result)}")
+    if output is not None and not _is_whole(result):
+        note(f"{left_as(output)}, for the table is not whole{'' if unsaved else _partial_table(result)}")
+    if unwritten is not None:
+        raise unwritten
     if unsaved is not None:
         raise CacheError(f"not all results were saved: {unsaved.message}", hint=unsaved.hint)
     if result.interrupted:
@@ -194,13 +195,22 @@ def _partial_table(result: TuneResult) -> str:
     return f"; `kt export --json{option}` writes what there is"
 
 
-def _write_table(shapes: Sequence[ShapeResult], output: str | None) -> None:
-    if output is None:
-        return
+def _is_whole(result: TuneResult) -> bool:
+    return not result.interrupted and all(shape.best is not None for shape in result.shapes)
+
+
+def _write_table(result: TuneResult, output: str | None) -> KtError | None:
+    """Write the table if it is whole; the failure, if that failed, is for the end: the results are printed anyway."""
+    if output is None or not _is_whole(result):
+        return None
     from kt.export.json_table import render_table
     from kt.export.write_file import write_if_changed
 
-    write_if_changed(output, render_table(shape.best for shape in shapes if shape.best is not None))
+    try:
+        write_if_changed(output, render_table(shape.best for shape in result.shapes if shape.best is not None))
+    except KtError as error:
+        return error
+    return None
 
 
 def _listing(shapes: Sequence[ShapeResult], result: TuneResult, what: str) -> str:

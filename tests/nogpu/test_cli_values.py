@@ -1,11 +1,17 @@
 """The values of options: what they may be, and that those that cannot be meant are refused before any work."""
 
+import json
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 Command = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("no_gpu")
 
@@ -42,3 +48,18 @@ def test_a_negative_seed_is_refused(kt: Command, shapes: Path) -> None:
     outcome = kt("tune", "gemm", "--device", "model:h200", "--shapes", shapes, "--seed", "-1")
     assert outcome.code == 2
     assert "invalid value for '--seed'" in outcome.err
+
+
+@pytest.mark.parametrize(("end", "code"), [("| true", 141), ("> /dev/full", 1)])
+def test_the_table_is_written_although_nobody_reads_what_is_printed(
+    shapes: Path, tmp_path: Path, small_family: tuple[str, ...], end: str, code: int
+) -> None:
+    """A reader that goes away, or a full disk under standard output, costs no result: -o is written before."""
+    table, many = tmp_path / "table.json", tmp_path / "many.yaml"
+    many.write_text(SHAPES + "".join(f"  - {{m: {m}, n: 64, k: 64}}\n" for m in range(1, 201)))
+    options = shlex.join([*small_family, "--device", "model:h200", "--shapes", str(many), "-q", "-o", str(table)])
+    line = f"{sys.executable} -m kt tune gemm {options} {end}; exit ${{PIPESTATUS[0]}}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == code, done.stderr
+    assert len(json.loads(table.read_text())["rows"]) == 200
