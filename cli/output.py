@@ -5,7 +5,6 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from kt.errors import InputError
@@ -42,8 +41,7 @@ def check_target(target: str | None) -> None:
     from kt.export.write_file import check_output
 
     check_output(target)
-    path = Path(target).resolve()
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    if os.path.exists(target) and not os.access(target, os.W_OK):
         raise InputError(f"{target} cannot be written: no permission", hint="name another file with -o")
 
 

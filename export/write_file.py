@@ -15,6 +15,8 @@ __all__ = ["check_output", "write_if_changed"]
 # Names of open descriptors; what they lead to may be a regular file, and belongs to whoever opened it.
 _DESCRIPTOR = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/[^/]+/(task/\d+/)?fd/\d+")
 
+_ELSEWHERE = "name another file with -o"
+
 
 def check_output(path: Path | str) -> None:
     """Raises InputError if `path` cannot be an output, so that a long run does not end in that message."""
@@ -74,12 +76,25 @@ def _target(path: Path | str) -> Path:
 
 
 def _check_regular(target: Path, path: Path | str) -> None:
-    if target.is_dir():
+    mode = _mode(target, path)
+    if stat.S_ISDIR(mode):
         raise InputError(f"{path} is a folder", hint="name a file in it with -o")
     if not target.parent.is_dir():
         raise InputError(f"{path}: its folder {target.parent} does not exist", hint="make the folder first")
-    if target.exists() and not target.stat().st_mode & 0o222:
+    if mode and not mode & 0o222:
         raise InputError(f"{path} is write-protected", hint="`chmod u+w` it, or name another file with -o")
+    if not os.access(target.parent, os.W_OK | os.X_OK):  # also for a file that is there: a new one takes its name
+        raise InputError(f"{path}: no file can be made in {target.parent}: no permission", hint=_ELSEWHERE)
+
+
+def _mode(target: Path, path: Path | str) -> int:
+    """Kind and permissions of what is there; 0 if nothing is."""
+    try:
+        return os.stat(target).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError as error:  # a name that is too long, links in a circle, a folder above that may not be entered
+        raise InputError(f"{path} cannot be written: {error.strerror or error}", hint=_ELSEWHERE) from None
 
 
 def _replace_if_changed(target: Path, data: bytes) -> bool:

@@ -119,6 +119,15 @@ def test_what_cannot_be_an_output_is_refused_by_name(name: str, message: str, tm
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
 
 
+def test_a_folder_that_takes_no_new_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the file itself may be written: it is replaced by a new one, which needs the right to make one."""
+    file = tmp_path / "t.h"
+    file.write_text("old")
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    with pytest.raises(InputError, match=r"t\.h: no file can be made in .*: no permission"):
+        check_output(file)
+
+
 def test_outputs_that_can_be_written_pass_the_check(tmp_path: Path) -> None:
     """The check makes nothing."""
     for path in ("-", "/dev/stdout", "/dev/null", tmp_path / "new"):
