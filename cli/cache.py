@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +35,12 @@ def path(
     if as_json:
         database = database_path(folder)
         print_json(
-            {"schema": "kt.cache-path/1", "path": str(folder), "database": str(database), "exists": database.is_file()}
+            {
+                "schema": "kt.cache-path/1",
+                "path": str(folder),
+                "database": str(database),
+                "exists": os.path.isfile(database),
+            }
         )
     else:
         print(folder)
@@ -125,7 +131,7 @@ def _prune_by(rule: PruneRule, folder: Path, *, dry_run: bool) -> dict[str, obje
     from kt.cache.prune import prune as prune_cache
     from kt.cache.store import Store
 
-    only_look = dry_run or not folder.exists()  # to make a cache in order to prune it would be a surprise
+    only_look = dry_run or not _exists(folder)  # to make a cache in order to prune it would be a surprise
     with Store.open(folder, read_only=only_look) as store:
         report = prune_cache(store, rule, dry_run=only_look)
     what = f"{report.winners} winners and {report.measurements} measurements"
@@ -133,12 +139,18 @@ def _prune_by(rule: PruneRule, folder: Path, *, dry_run: bool) -> dict[str, obje
     return {"text": text, "dry_run": dry_run, **vars(report)}
 
 
+def _exists(folder: Path) -> bool:
+    from kt.cache.location import database_path
+
+    return os.path.lexists(database_path(folder))  # what cannot be opened is told by opening it
+
+
 def _prune_unreadable(folder: Path) -> dict[str, object]:
     from kt.cache.prune import prune_unreadable
     from kt.cache.store import Store
 
     removed: list[str] = []
-    if folder.exists():
+    if _exists(folder):
         with Store.open(folder) as store:
             removed = [str(warning) for warning in prune_unreadable(store)]
     return {"text": "\n".join([f"{len(removed)} winners removed", *removed]), "removed": removed}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -62,7 +63,7 @@ def check_folders(folders: Sequence[Path] | None) -> tuple[Path, ...]:
         InputError: one is not a folder.
     """
     for folder in folders or ():
-        if not folder.is_dir():
+        if not os.path.isdir(folder):  # unlike Path.is_dir, no error for one that nobody may look at
             raise InputError(f"--templates {folder} is not a folder", hint="name the folder that holds gemm/….cu.j2")
     return tuple(folder.resolve() for folder in folders or ())
 

@@ -63,3 +63,40 @@ def test_the_table_is_written_although_nobody_reads_what_is_printed(
     done = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == code, done.stderr
     assert len(json.loads(table.read_text())["rows"]) == 200
+
+
+LONG = "n" * 300  # no file system takes a name of more than 255 bytes
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "message"),
+    [
+        ("-o", LONG, "cannot be written: File name too long"),
+        ("-o", "circle", "cannot be written: Too many levels of symbolic links"),
+        ("--templates", LONG, "is not a folder"),
+        ("--templates", "circle", "is not a folder"),
+    ],
+)
+def test_paths_that_the_system_refuses_are_one_message(
+    kt: Command, shapes: Path, tmp_path: Path, option: str, name: str, message: str
+) -> None:
+    """Names that are too long and links in a circle: exit 2 with the path, before the device is looked for."""
+    (tmp_path / "circle").symlink_to("circle")
+    outcome = kt("tune", "gemm", "--shapes", shapes, option, tmp_path / name)
+    assert outcome.code == 2
+    assert outcome.err.startswith("kt: error: ")
+    assert message in outcome.err.splitlines()[0]
+
+
+def test_the_cache_folder_may_be_one_that_cannot_exist(kt: Command, tmp_path: Path) -> None:
+    """`kt cache path` tells where the cache would be, whatever the system says about that place."""
+    outcome = kt("cache", "path", "--json", "--cache-dir", tmp_path / LONG)
+    assert outcome.code == 0
+    assert outcome.json["exists"] is False
+
+
+@pytest.mark.parametrize("what", ["--stale", "--failed", "--unreadable"])
+def test_pruning_makes_no_cache(kt: Command, tmp_path: Path, what: str) -> None:
+    """A folder without a cache is left as it is."""
+    assert kt("cache", "prune", what, "--cache-dir", tmp_path).code == 0
+    assert list(tmp_path.iterdir()) == []
