@@ -20,7 +20,7 @@ def test_one_row_is_bound_by_bandwidth() -> None:
     problem = Problem(1, 128256, 4096, layout="nt")
     found = floor(problem, H200)
     assert found.bound == "bandwidth"
-    assert found.us == pytest.approx(problem.bytes / 4.3e12 * 1e6)
+    assert found.us == pytest.approx(problem.bytes / 4.45e12 * 1e6)
 
 
 def test_small_problem_is_bound_by_the_launch() -> None:
