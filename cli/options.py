@@ -27,6 +27,8 @@ __all__ = [
     "Verbose",
 ]
 
+MOST_JOBS = 256  # each takes some hundred MB; more of them than cores gain nothing
+
 
 class ProgressMode(StrEnum):
     """How progress is drawn on standard error."""
@@ -79,7 +81,15 @@ CacheDir = Annotated[
 ]
 Jobs = Annotated[
     int,
-    typer.Option("--jobs", "-j", min=0, metavar="N", envvar="KT_JOBS", help="Compiler processes; 0: one per core."),
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=0,
+        max=MOST_JOBS,
+        metavar="N",
+        envvar="KT_JOBS",
+        help=f"Compiler processes, {MOST_JOBS} at most; 0: one per core.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 Output = Annotated[

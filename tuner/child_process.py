@@ -12,12 +12,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
 
 import kt
+from kt.errors import KtError
 
 __all__ = ["ChildProcess", "serve"]
 
@@ -35,25 +36,23 @@ class ChildProcess:
     Args:
         module: importable name of the child's main module.
         env: environment variables set on top of this process's own.
+
+    Raises:
+        KtError: the system starts no more processes or opens no more files; nothing is left open.
     """
 
     def __init__(self, module: str, *, env: Mapping[str, str] | None = None) -> None:
-        ours, theirs = socket.socketpair()
-        self._last_words = os.memfd_create("kt-child-stderr")
-        fd = theirs.fileno()
-        # -P: the working directory stays off the child's sys.path, so that a user's file there shadows no module.
-        command = [sys.executable, "-P", "-m", module, str(fd), str(os.getpid())]
-        self._process = subprocess.Popen(
-            command,
-            pass_fds=(fd,),
-            stdin=subprocess.DEVNULL,
-            stdout=self._last_words,
-            stderr=self._last_words,
-            env={**os.environ, "PYTHONPATH": _import_path(), **(env or {})},
-            process_group=0,
-        )
-        theirs.close()
-        self.connection: Connection = Connection(ours.detach())
+        with ExitStack() as opened:
+            try:
+                ours, theirs = map(opened.enter_context, socket.socketpair())
+                self._last_words = os.memfd_create("kt-child-stderr")
+                opened.callback(os.close, self._last_words)
+                self._process = _start(module, theirs.fileno(), self._last_words, env or {})
+            except OSError as error:
+                raise _not_started(error) from error
+            theirs.close()
+            self.connection: Connection = Connection(ours.detach())
+            opened.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -114,6 +113,24 @@ class ChildProcess:
         if self._last_words >= 0:
             os.close(self._last_words)
             self._last_words = -1
+
+
+def _start(module: str, connection: int, output: int, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    # -P: the working directory stays off the child's sys.path, so that a user's file there shadows no module.
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, str(connection), str(os.getpid())],
+        pass_fds=(connection,),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env={**os.environ, "PYTHONPATH": _import_path(), **env},
+        process_group=0,
+    )
+
+
+def _not_started(error: OSError) -> KtError:
+    hint = "lower --jobs, or raise the limits that `ulimit -n` (open files) and `ulimit -u` (processes) show"
+    return KtError(f"a process of its own could not be started: {error.strerror or error}", hint=hint)
 
 
 def _import_path() -> str:

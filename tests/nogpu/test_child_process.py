@@ -148,3 +148,29 @@ def test_no_file_descriptor_is_left(environment: dict[str, str]) -> None:
         with ChildProcess("fake_child", env=environment) as child:
             ask(child, "ready")
     assert count() == before
+
+
+@pytest.mark.parametrize("spare", [0, 1, 2, 3, 4, 5])
+def test_a_child_that_cannot_be_started_is_one_failure(environment: dict[str, str], spare: int) -> None:
+    """Too few open files, at whatever step: a message with the remedy, and nothing is left open."""
+    code = f"""
+import os, resource
+from kt.errors import KtError
+from kt.tuner.child_process import ChildProcess
+before = os.listdir("/proc/self/fd")
+usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3 + {spare}, usual[1]))
+try:
+    ChildProcess("fake_child")
+except KtError as error:
+    print(error.message, "|", error.hint)
+resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+print(os.listdir("/proc/self/fd") == before)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    message, clean = done.stdout.splitlines()
+    assert message.startswith("a process of its own could not be started: Too many open files | lower --jobs")
+    assert clean == "True"

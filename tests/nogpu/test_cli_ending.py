@@ -29,6 +29,7 @@ def _shell(line: str, **variables: str) -> subprocess.CompletedProcess[str]:
         (("tune", "gemm"), "missing option '--shapes'", "kt tune gemm"),
         (("show-cache", "--stat"), "no such option: --stat", "kt show-cache"),
         (("plan", "gemm", "--jobs", "-1"), "invalid value for '--jobs'", "kt plan gemm"),
+        (("plan", "gemm", "--jobs", "10000"), "invalid value for '--jobs'", "kt plan gemm"),
         (("plan", "gemm", "--jobs", "x"), "invalid value for '--jobs'", "kt plan gemm"),
         (("nope",), "no such command 'nope'", "kt"),
         (("cache", "nope"), "no such command 'nope'", "kt cache"),
