@@ -118,6 +118,7 @@ def prune(
     if len(alone) > 1 or (alone and (rule != PruneRule() or dry_run)):
         raise InputError(f"--{alone[0]} stands alone", hint="run kt cache prune once for each of them")
     folder = cache_folder(cache_dir)
+    _check_place(folder)
     if alone:
         document = {"unreadable": _prune_unreadable, "damaged": _prune_damaged, "cubins": _prune_cubins}[alone[0]](
             folder
@@ -137,6 +138,19 @@ def _prune_by(rule: PruneRule, folder: Path, *, dry_run: bool) -> dict[str, obje
     what = f"{report.winners} winners and {report.measurements} measurements"
     text = f"{what} would be removed" if dry_run else f"{what} removed, {report.freed_bytes} bytes freed"
     return {"text": text, "dry_run": dry_run, **vars(report)}
+
+
+def _check_place(folder: Path) -> None:
+    """Raises CacheError if the system refuses to look at the folder; one that is not there is empty."""
+    from kt.cache.location import ELSEWHERE
+    from kt.errors import CacheError
+
+    try:
+        os.stat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise CacheError(f"{folder} cannot be looked at: {error.strerror or error}", hint=ELSEWHERE) from None
 
 
 def _exists(folder: Path) -> bool:

@@ -95,6 +95,14 @@ def test_the_cache_folder_may_be_one_that_cannot_exist(kt: Command, tmp_path: Pa
     assert outcome.json["exists"] is False
 
 
+@pytest.mark.parametrize("what", ["--stale", "--unreadable", "--damaged", "--cubins"])
+def test_pruning_what_cannot_be_looked_at_is_one_message(kt: Command, tmp_path: Path, what: str) -> None:
+    """It is not taken for an empty cache either."""
+    outcome = kt("cache", "prune", what, "--cache-dir", tmp_path / LONG)
+    assert outcome.code == 1
+    assert outcome.err.splitlines()[0].endswith("File name too long")
+
+
 @pytest.mark.parametrize("what", ["--stale", "--failed", "--unreadable"])
 def test_pruning_makes_no_cache(kt: Command, tmp_path: Path, what: str) -> None:
     """A folder without a cache is left as it is."""
