@@ -23,6 +23,7 @@ __all__ = ["Toolchain", "check_target", "compile_job", "toolchain"]
 _OPTIONS = ("-std=c++17",)  # what decides the code; never fast-math or flush-to-zero, which change results
 _REPORT = ("--ptxas-options=-v",)  # registers, spills and shared memory into the log
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
+_OLDEST = 12  # the first CUDA version that kt has an extra for
 _FORMAT = 1  # raised when what is stored with a cubin changes its meaning
 
 
@@ -59,7 +60,7 @@ class Toolchain:
     @property
     def extra(self) -> str:
         """kt's extra that installs this CUDA version's packages, e.g. `kt-autotuner[cuda13]`."""
-        return f"kt-autotuner[cuda{min(max(self.nvrtc[0], 12), 13)}]"
+        return f"kt-autotuner[cuda{min(max(self.nvrtc[0], _OLDEST), 13)}]"
 
 
 def toolchain() -> Toolchain:
@@ -123,9 +124,12 @@ def check_target(tc: Toolchain, arch: str, driver: int = 0) -> None:
         message = f"{name} supports sm_{first} to sm_{last}; the device is {arch}"
         raise CompilerUnavailable(message, hint=remedy)
     if driver and driver // 1000 < tc.nvrtc[0]:
+        remedy = f'pip install "kt-autotuner[cuda{driver // 1000}]", or install a newer driver'
+        if driver // 1000 < _OLDEST:
+            remedy = f"install a newer driver, one for CUDA {_OLDEST} or newer"
         raise CompilerUnavailable(
             f"{name} makes code that the driver, which is for CUDA {driver // 1000}.{driver % 1000 // 10}, cannot load",
-            hint=f'pip install "kt-autotuner[cuda{driver // 1000}]", or install a newer driver',
+            hint=remedy,
         )
 
 

@@ -231,6 +231,13 @@ def test_a_driver_older_than_the_compiler_is_told_with_both_versions(here: Toolc
     check_target(thirteen, "sm_90a")
 
 
+def test_no_extra_is_named_that_does_not_exist(here: Toolchain) -> None:
+    """F2: for a driver older than CUDA 12 only a newer driver helps."""
+    with pytest.raises(CompilerUnavailable, match=r"for CUDA 11\.8") as caught:
+        check_target(replace(here, nvrtc=(12, 4)), "sm_80", driver=11080)
+    assert caught.value.hint == "install a newer driver, one for CUDA 12 or newer"
+
+
 def test_the_digest_covers_text_target_and_compiler(here: Toolchain) -> None:
     digests = {
         compile_job(FP32, "sm_80", here).digest,
