@@ -46,7 +46,7 @@ def gemm(
     inputs.check_streams(output, as_json=as_json)
     problems = inputs.read_shapes(shapes, dtype)
     spaces = inputs.read_spaces(space, problems)
-    folders, libraries = inputs.check_folders(templates), inputs.read_peers(peers)
+    folders, libraries = inputs.check_templates(spaces, templates), inputs.read_peers(peers)
     check_target(output)
     request = TuneRequest(problems, spaces, _gpu(device), template_dirs=folders, peers=libraries)
     report = _run(request, cache_dir, quiet=quiet)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_folders",
     "check_streams",
+    "check_templates",
     "read_age",
     "read_budget",
     "read_peers",
@@ -66,6 +67,20 @@ def check_folders(folders: Sequence[Path] | None) -> tuple[Path, ...]:
         if not os.path.isdir(folder):  # unlike Path.is_dir, no error for one that nobody may look at
             raise InputError(f"--templates {folder} is not a folder", hint="name the folder that holds gemm/….cu.j2")
     return tuple(folder.resolve() for folder in folders or ())
+
+
+def check_templates(spaces: Sequence[SearchSpace], folders: Sequence[Path] | None) -> tuple[Path, ...]:
+    """The `--templates` folders, where all that the spaces need is found.
+
+    Raises:
+        InputError: one is not a folder, or a template, or a file that it includes, is missing or cannot be read.
+    """
+    from kt.templates.digest import template_files
+
+    checked = check_folders(folders)
+    for space in spaces:
+        template_files(space.template, checked)
+    return checked
 
 
 def read_peers(text: str) -> tuple[str, ...]:

@@ -58,7 +58,8 @@ def gemm(
     inputs.check_streams(output, as_json=as_json)
     problems = inputs.read_shapes(shapes, dtype)
     spaces = inputs.read_spaces(space, problems)
-    limit, folders, libraries = inputs.read_budget(budget), inputs.check_folders(templates), inputs.read_peers(peers)
+    folders = inputs.check_templates(spaces, templates)
+    limit, libraries = inputs.read_budget(budget), inputs.read_peers(peers)
     check_target(output)
     request = TuneRequest(
         problems, spaces, select_device(device), strategy.value, limit, seed, folders, libraries, jobs, retune=retune

@@ -108,3 +108,13 @@ def test_pruning_makes_no_cache(kt: Command, tmp_path: Path, what: str) -> None:
     """A folder without a cache is left as it is."""
     assert kt("cache", "prune", what, "--cache-dir", tmp_path).code == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["tune", "bench"])
+def test_a_missing_template_is_told_before_the_missing_gpu(
+    kt: Command, shapes: Path, small_family: tuple[str, ...], command: str
+) -> None:
+    """Input files come first: exit 2 for the template of --space, not 4 for the GPU."""
+    outcome = kt(command, "gemm", "--device", "local", "--shapes", shapes, *small_family[:2])
+    assert outcome.code == 2
+    assert "there is no template gemm/small.cu.j2" in outcome.err
