@@ -46,9 +46,16 @@ class StrategyName(StrEnum):
     random = "random"
 
 
+def _path(text: str) -> Path:
+    """A path as given; an empty text, as of a shell variable that is not set, would mean the working folder."""
+    if not text:
+        raise typer.BadParameter("a path is empty")
+    return Path(text)
+
+
 _SHAPES_HELP = "Shapes file (YAML); - is standard input. May be repeated: the files count as one."
-Shapes = Annotated[list[Path], typer.Option("--shapes", metavar="FILE", help=_SHAPES_HELP)]
-OptionalShapes = Annotated[list[Path] | None, typer.Option("--shapes", metavar="FILE", help=_SHAPES_HELP)]
+Shapes = Annotated[list[Path], typer.Option("--shapes", metavar="FILE", parser=_path, help=_SHAPES_HELP)]
+OptionalShapes = Annotated[list[Path] | None, typer.Option("--shapes", metavar="FILE", parser=_path, help=_SHAPES_HELP)]
 DtypeOverride = Annotated[
     str | None, typer.Option("--dtype", metavar="NAME", help="Operand format, in place of the shapes file's default.")
 ]
@@ -63,11 +70,15 @@ Device = Annotated[
 ]
 Space = Annotated[
     Path | None,
-    typer.Option("--space", metavar="FILE", help="Search space (YAML) that replaces or narrows the built-in one."),
+    typer.Option(
+        "--space", metavar="FILE", parser=_path, help="Search space (YAML) that replaces or narrows the built-in one."
+    ),
 ]
 Templates = Annotated[
     list[Path] | None,
-    typer.Option("--templates", metavar="DIR", help="Folder searched for templates before the built-in ones."),
+    typer.Option(
+        "--templates", metavar="DIR", parser=_path, help="Folder searched for templates before the built-in ones."
+    ),
 ]
 Strategy = Annotated[
     StrategyName, typer.Option(help="auto: the most promising, then around the best measured. exhaustive. random.")
@@ -77,7 +88,7 @@ Budget = Annotated[
 ]
 CacheDir = Annotated[
     Path | None,
-    typer.Option("--cache-dir", metavar="DIR", envvar="KT_CACHE_DIR", help="Folder of the cache."),
+    typer.Option("--cache-dir", metavar="DIR", parser=_path, envvar="KT_CACHE_DIR", help="Folder of the cache."),
 ]
 Jobs = Annotated[
     int,

@@ -21,6 +21,7 @@ _ELSEWHERE = "name another file with -o"
 def check_output(path: Path | str) -> None:
     """Raises InputError if `path` cannot be an output, so that a long run does not end in that message."""
     if not _is_stream(path):
+        _check_name(path)
         _check_regular(_target(path), path)
 
 
@@ -39,6 +40,7 @@ def write_if_changed(path: Path | str, text: str) -> bool:
         if _is_stream(path):
             _write_stream(str(path), text)
             return True
+        _check_name(path)
         target = _target(path)
         _check_regular(target, path)
         return _replace_if_changed(target, text.encode())
@@ -73,6 +75,11 @@ def _write_stream(name: str, text: str) -> None:
 
 def _target(path: Path | str) -> Path:
     return Path(os.path.realpath(path))
+
+
+def _check_name(path: Path | str) -> None:
+    if str(path).endswith("/"):
+        raise InputError(f"{path} is the name of a folder", hint="name a file in it with -o")
 
 
 def _check_regular(target: Path, path: Path | str) -> None:

@@ -118,3 +118,29 @@ def test_a_missing_template_is_told_before_the_missing_gpu(
     outcome = kt(command, "gemm", "--device", "local", "--shapes", shapes, *small_family[:2])
     assert outcome.code == 2
     assert "there is no template gemm/small.cu.j2" in outcome.err
+
+
+@pytest.mark.parametrize("option", ["--shapes", "--space", "--templates", "--cache-dir"])
+def test_an_empty_path_is_refused(kt: Command, shapes: Path, option: str) -> None:
+    """What a shell makes of a variable that is not set does not name the working folder."""
+    outcome = kt("plan", "gemm", "--device", "model:h200", "--shapes", shapes, option, "")
+    assert outcome.code == 2
+    assert option in outcome.err
+    assert "a path is empty" in outcome.err
+
+
+def test_an_empty_variable_is_no_variable(kt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`KT_CACHE_DIR=` leaves the cache in its usual place."""
+    monkeypatch.delenv("KT_CACHE_DIR")
+    usual = kt("cache", "path").out
+    monkeypatch.setenv("KT_CACHE_DIR", "")
+    assert kt("cache", "path").out == usual
+    assert usual
+
+
+def test_an_output_that_is_spelt_as_a_folder_is_refused(kt: Command, shapes: Path, tmp_path: Path) -> None:
+    """`-o sub/` means no file called sub."""
+    outcome = kt("tune", "gemm", "--device", "model:h200", "--shapes", shapes, "-o", f"{tmp_path}/sub/")
+    assert outcome.code == 2
+    assert "sub/ is the name of a folder" in outcome.err
+    assert not (tmp_path / "sub").exists()
