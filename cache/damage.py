@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ def refuse_other_formats(file: Path) -> None:
     An empty file is one that is just being made; one that begins with zeros or is cut short is a damaged database.
     """
     try:
+        if stat.S_ISFIFO(os.stat(file).st_mode):  # to open it would wait for a writer, maybe for ever
+            raise CacheError(f"{file} is not a kt cache: it is a pipe", hint=f"remove it, or {ELSEWHERE}")
         with file.open("rb") as stream:
             start = stream.read(len(_MAGIC))
     except FileNotFoundError:

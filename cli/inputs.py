@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 PEERS = ("cublas", "cublaslt")
-_BUDGET = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>s|m|h|)")
+_BUDGET = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>s|m|h|)")
 _AGE = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>d|h|m)")
 _AGE_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}

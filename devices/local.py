@@ -36,7 +36,7 @@ def select_device(text: str) -> Device:
     kind, _, name = text.strip().partition(":")
     if kind == "model" and name:
         return modelled(name)
-    if text.strip().isdecimal():
+    if text.strip().isascii() and text.strip().isdecimal():
         return local_device(int(text))
     if text.strip() == "auto":
         return _auto()

@@ -144,3 +144,20 @@ def test_an_output_that_is_spelt_as_a_folder_is_refused(kt: Command, shapes: Pat
     assert outcome.code == 2
     assert "sub/ is the name of a folder" in outcome.err
     assert not (tmp_path / "sub").exists()
+
+
+@pytest.mark.parametrize(("option", "value"), [("--budget", "\u0663s"), ("--device", "\u0660")])
+def test_digits_are_those_of_ascii(kt: Command, shapes: Path, option: str, value: str) -> None:
+    """Arabic digits, which Python takes for numbers, are a slip in a command line."""
+    outcome = kt("tune", "gemm", "--device", "model:h200", "--shapes", shapes, option, value)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"kt: error: {option} ")
+
+
+@pytest.mark.parametrize("command", [("show-cache",), ("cache", "prune", "--failed"), ("cache", "prune", "--damaged")])
+def test_a_pipe_in_place_of_the_cache_is_refused(kt_process: Command, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Nobody writes to it, so to read from it would never end."""
+    os.mkfifo(tmp_path / "kt.sqlite3")
+    outcome = kt_process(*command, "--cache-dir", tmp_path)
+    assert outcome.code == 1
+    assert "kt.sqlite3 is not a kt cache: it is a pipe" in outcome.err
