@@ -146,35 +146,29 @@ struct OperandTile {
 
 // In which order a thread multiplies its fragments. It decides how often the register file's operand cache hits: the
 // outer index holds one operand still, and the inner one turns back at each end so that the other is kept as well.
-enum FmaOrder { kRowsOuter, kColumnsOuter, kColumnQuads, kRowQuads };
+enum FmaOrder { kRowsOuter, kColumnsOuter };
 
 // Calls `multiply(i, j)` for every i < M and j < N.
 template <FmaOrder ORDER, int M, int N, class Multiply>
 __device__ __forceinline__ void for_each_product(const Multiply& multiply) {
-  constexpr bool kRowsInside = ORDER == kColumnsOuter || ORDER == kRowQuads;
-  constexpr int kInner = kRowsInside ? M : N, kOuter = kRowsInside ? N : M;
-  constexpr int kBlock = ORDER == kColumnQuads || ORDER == kRowQuads ? min_of(kInner, 4) : kInner;
+  constexpr int kInner = ORDER == kColumnsOuter ? M : N, kOuter = ORDER == kColumnsOuter ? N : M;
 #pragma unroll
-  for (int block = 0; block < kInner; block += kBlock) {
+  for (int outer = 0; outer < kOuter; ++outer) {
 #pragma unroll
-    for (int step = 0; step < kOuter; ++step) {
-      const int outer = block / kBlock % 2 ? kOuter - 1 - step : step;
-#pragma unroll
-      for (int lane = 0; lane < kBlock; ++lane) {
-        const int inner = block + (outer % 2 ? kBlock - 1 - lane : lane);
-        if constexpr (kRowsInside) {
-          multiply(inner, outer);
-        } else {
-          multiply(outer, inner);
-        }
+    for (int step = 0; step < kInner; ++step) {
+      const int inner = outer % 2 ? kInner - 1 - step : step;
+      if constexpr (ORDER == kColumnsOuter) {
+        multiply(inner, outer);
+      } else {
+        multiply(outer, inner);
       }
     }
   }
 }
 
 template <class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int THREAD_M_, int THREAD_N_,
-          int LANES_M_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_, bool B_K_CONTIGUOUS_, bool STREAM_K_, bool PACK_A_, bool PACK_B_,
-          int LOAD_A_, int LOAD_B_, int STORE_, bool ASYNC_>
+          int LANES_M_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_, bool B_K_CONTIGUOUS_,
+          bool STREAM_K_, bool PACK_A_, bool PACK_B_, int LOAD_A_, int LOAD_B_, int STORE_, bool ASYNC_>
 struct SimtTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -194,14 +188,13 @@ struct SimtTraits {
   using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, PACK_A ? 16 : LOAD_A_, kThreads>;
   using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, PACK_B ? 16 : LOAD_B_, kThreads>;
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
-  static constexpr int kSharedBytes = STAGES * kStageElements * int(sizeof(TShared));
 
   static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 1024 threads");
   static_assert(BLOCK_M % (LANES_M * THREAD_M) == 0 && BLOCK_N % (LANES_N * THREAD_N) == 0, "warps tile the block");
   static_assert(THREAD_M % kGroupM == 0 && THREAD_N % kGroupN == 0, "thread tiles are whole groups");
   static_assert(!ASYNC || is_same<TIn, TShared>, "cp.async cannot convert");
   static_assert(ASYNC || STAGES == 2, "copies through registers use two buffers");
-  static_assert(UNROLL % 4 == 0 && BLOCK_K % UNROLL == 0, "two register fragments of up to two steps alternate");
+  static_assert(UNROLL % 4 == 0 && BLOCK_K % UNROLL == 0, "two register fragments alternate");
 };
 
 template <class Traits>
