@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from kt.cache.records import Measurement
 from kt.errors import KtError, NoUsableGpu
-from kt.tuner.candidates import Candidates, nothing_valid
 from kt.tuner.finals import REFINE_S, Finals, screened
 from kt.tuner.messages import Failure, Prepare, Screen
 from kt.tuner.record import Recorder
 from kt.tuner.request import ShapeResult
-from kt.tuner.searches import search_for
+from kt.tuner.shape_plan import plan_shape
 from kt.tuner.shape_run import ShapeFailed, ShapeRun, Trial
 from kt.tuner.worker import WorkerDied
 
@@ -110,19 +109,8 @@ class MeasuredRun:
         return planned
 
     def _plan(self, problem: Problem) -> ShapeRun | ShapeFailed:
-        try:
-            candidates = Candidates(problem, self.request.device, self.request.spaces_for(problem))
-        except KtError as error:
-            return ShapeFailed(error.message, error=error)
-        if not len(candidates):
-            return ShapeFailed(nothing_valid(candidates))
-        search = search_for(self.request, candidates, self._winners.get(problem.signature, ()))
-        shape = self.recorder.shape_run(candidates, search, self.request.budget.evaluations)
-        try:
-            shape.propose(self.gpu.compilation)
-        except ShapeFailed as failed:
-            return failed
-        return shape
+        winners = self._winners.get(problem.signature, ())
+        return plan_shape(self.request, self.recorder, self.gpu.compilation, problem, winners)
 
     def _plan_ahead(self) -> None:
         """Give idle compilers the first candidates of the next shape."""

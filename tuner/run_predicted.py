@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from kt.cache.records import Measurement
 from kt.errors import KtError
-from kt.tuner.candidates import Candidates, nothing_valid
 from kt.tuner.finals import Decision
 from kt.tuner.pruning import resources
 from kt.tuner.record import Recorder
 from kt.tuner.request import ShapeResult
-from kt.tuner.searches import search_for
+from kt.tuner.shape_plan import plan_shape
 from kt.tuner.shape_run import ShapeFailed, ShapeRun
 from kt.tuner.winner import pick
 
@@ -55,7 +54,7 @@ class PredictedRun:
         """Rank the candidates of the first waiting problem."""
         for problem in list(self.waiting)[:AHEAD]:
             if problem not in self._planned:
-                self._planned[problem] = self._plan(problem)
+                self._planned[problem] = plan_shape(self.request, self.recorder, self.compilation, problem)
         problem = self.waiting.popleft()
         shape = self._planned.pop(problem)
         try:
@@ -69,22 +68,6 @@ class PredictedRun:
     def partial(self, problem: Problem) -> ShapeResult:
         """Nothing is stored of a ranking that was interrupted: it is cheap to make again."""
         return ShapeResult(problem, None, "interrupted", untuned=True)
-
-    def _plan(self, problem: Problem) -> ShapeRun | ShapeFailed:
-        """The shape with its candidates at the compilers."""
-        try:
-            candidates = Candidates(problem, self.request.device, self.request.spaces_for(problem))
-        except KtError as error:
-            return ShapeFailed(error.message, error=error)
-        if not len(candidates):
-            return ShapeFailed(nothing_valid(candidates))
-        search = search_for(self.request, candidates)
-        shape = self.recorder.shape_run(candidates, search, self.request.budget.evaluations)
-        try:
-            shape.propose(self.compilation)
-        except ShapeFailed as failed:
-            return failed
-        return shape
 
     def _rank(self, problem: Problem, shape: ShapeRun | ShapeFailed) -> ShapeResult:
         if isinstance(shape, ShapeFailed):

@@ -1,0 +1,46 @@
+"""`plan_shape`: one problem with its candidates enumerated and the first of them at the compilers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kt.errors import KtError
+from kt.tuner.candidates import Candidates, nothing_valid
+from kt.tuner.searches import search_for
+from kt.tuner.shape_run import ShapeFailed, ShapeRun
+
+if TYPE_CHECKING:
+    from kt.problems import Problem
+    from kt.search_spaces.space import Config
+    from kt.tuner.compilation import Compilation
+    from kt.tuner.record import Recorder
+    from kt.tuner.request import TuneRequest
+
+__all__ = ["plan_shape"]
+
+
+def plan_shape(
+    request: TuneRequest,
+    recorder: Recorder,
+    compilation: Compilation,
+    problem: Problem,
+    winners: Sequence[Config] = (),
+) -> ShapeRun | ShapeFailed:
+    """The state of `problem` at the begin of its search, or why it has none: it may be planned long before its turn.
+
+    Args:
+        winners: of earlier problems with the same signature, to be tried first.
+    """
+    try:
+        candidates = Candidates(problem, request.device, request.spaces_for(problem))
+    except KtError as error:
+        return ShapeFailed(error.message, error=error)
+    if not len(candidates):
+        return ShapeFailed(nothing_valid(candidates))
+    shape = recorder.shape_run(candidates, search_for(request, candidates, winners), request.budget.evaluations)
+    try:
+        shape.propose(compilation)
+    except ShapeFailed as failed:
+        return failed
+    return shape
