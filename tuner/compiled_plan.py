@@ -12,6 +12,7 @@ from kt.search_spaces.launch import resolve
 from kt.tuner.candidates import Candidates
 from kt.tuner.occupancy import limiter, occupancy
 from kt.tuner.pruning import main_launch, prune, resources
+from kt.tuner.refusal import refusal
 from kt.tuner.strategies import Shortlist
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def compile_plan(request: TuneRequest, compilation: Compilation, per_shape: int 
     """
     asked: list[_Asked] = []
     for problem in request.problems:
+        if refusal(request, problem):  # `plan` says so
+            continue
         try:
             candidates = Candidates(problem, request.device, request.spaces_for(problem))
         except KtError:  # `plan` says what is wrong with it

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kt.devices.roofline import Floor, floor
 from kt.errors import CompilerUnavailable, KtError
 from kt.tuner.candidates import Candidates, nothing_valid
+from kt.tuner.refusal import refusal
 from kt.tuner.run import stored_best
 from kt.tuner.searches import search_for
 from kt.tuner.strategies import Auto
@@ -102,6 +103,9 @@ def plan(request: TuneRequest, store: Store | None = None) -> Plan:
     shapes = []
     first: set[tuple[object, ...]] = set()
     for problem in request.problems:
+        if failure := refusal(request, problem):
+            shapes.append(ShapePlan(problem, (), 0, 0, None, None, floor(problem, request.device), failure))
+            continue
         try:
             candidates = Candidates(problem, request.device, request.spaces_for(problem))
         except KtError as error:
@@ -116,7 +120,7 @@ def plan(request: TuneRequest, store: Store | None = None) -> Plan:
 
 def _answered(request: TuneRequest, store: Store | None) -> set[Problem]:
     """The problems that a run would take from the cache; none without a compiler, which the cache's keys name."""
-    served = [problem for problem in request.problems if request.spaces_for(problem)]
+    served = [problem for problem in request.problems if not refusal(request, problem)]
     try:
         return {problem for problem in served if store and stored_best(request, store, problem)}
     except CompilerUnavailable:
@@ -128,8 +132,7 @@ def _shape(request: TuneRequest, candidates: Candidates, *, cached: bool) -> tup
     problem, families = candidates.problem, tuple(_families(candidates))
     bound = floor(problem, candidates.device)
     if not len(candidates):
-        cause = nothing_valid(candidates) if candidates.spaces else f"no kernel family serves {problem.dtype} here"
-        return ShapePlan(problem, families, 0, 0, None, None, bound, cause), []
+        return ShapePlan(problem, families, 0, 0, None, None, bound, nothing_valid(candidates)), []
     best = int(candidates.sample.by_prediction()[0])
     config = candidates.config(int(candidates.sample.numbers[best]))
     predicted = float(candidates.sample.predicted[best])

@@ -15,6 +15,7 @@ from kt.cache.records import CacheKey
 from kt.search_spaces.launch import violated
 from kt.tuner.clock import Clock, check_budget
 from kt.tuner.method import METHOD_LABEL
+from kt.tuner.refusal import refusal, too_large
 from kt.tuner.request import MODEL_METHOD, ShapeResult, TuneRequest, TuneResult
 from kt.tuner.toolchain import check_target, toolchain
 
@@ -98,6 +99,7 @@ def tune(
         children.callback(cubins.close)
         compilation = _compilation(request, observer, cubins, open_pool)
         children.callback(compilation.close)
+        compilation.start(request.budget.evaluations)
         recorder = _recorder(request, store, observer)
         children.callback(recorder.finish)
         run = _run(request, clock, recorder, compilation, waiting, open_worker, children)
@@ -110,11 +112,11 @@ def tune(
 
 
 def _look_up(request: TuneRequest, store: Store | None) -> dict[Problem, ShapeResult]:
-    """The problems that need no work: a winner is in the cache, or no family serves them."""
+    """The problems that need no work: a winner is in the cache, or they cannot be tuned on this device at all."""
     results = {}
     for problem in request.problems:
-        if not request.spaces_for(problem):
-            results[problem] = ShapeResult(problem, None, _unserved(request, problem))
+        if failure := refusal(request, problem):
+            results[problem] = ShapeResult(problem, None, failure)
         elif store and not request.retune and (best := stored_best(request, store, problem)):
             results[problem] = ShapeResult(problem, best, cached=True)
     return results
@@ -130,10 +132,10 @@ def stored_best(request: TuneRequest, store: Store, problem: Problem, *, partial
     sources = _sources(request, spaces.values())
     store.expect(spaces, sources)
     best = store.best(key, sources, partial=partial)
+    if best is None or too_large(problem, request.device, best.workspace_bytes):
+        return None
     names = {**request.device.names(), **problem.names()}
-    if best and violated(spaces[best.config.family], best.config, names) is None:
-        return best
-    return None
+    return best if violated(spaces[best.config.family], best.config, names) is None else None
 
 
 def _sources(request: TuneRequest, spaces: Iterable[SearchSpace]) -> dict[str, str]:
@@ -142,16 +144,6 @@ def _sources(request: TuneRequest, spaces: Iterable[SearchSpace]) -> dict[str, s
 
 def _method(request: TuneRequest) -> str:
     return MODEL_METHOD if request.device.modelled else METHOD_LABEL
-
-
-def _unserved(request: TuneRequest, problem: Problem) -> str:
-    major, minor = request.device.compute_capability
-    offers = [
-        "{} serves {} from {}.{} on".format(space.family, ", ".join(space.dtypes), *space.min_compute_capability)
-        for space in request.spaces
-    ]
-    have = "; ".join(offers) or "there is none"
-    return f"no kernel family serves {problem.dtype} on compute capability {major}.{minor}: {have}"
 
 
 def _compilation(request: TuneRequest, observer: Observer, cubins: CubinCache, open_pool: OpenPool) -> Compilation:

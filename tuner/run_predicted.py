@@ -15,9 +15,10 @@ from kt.errors import KtError
 from kt.tuner.finals import Decision
 from kt.tuner.pruning import resources
 from kt.tuner.record import Recorder
+from kt.tuner.refusal import too_large
 from kt.tuner.request import ShapeResult
 from kt.tuner.shape_plan import plan_shape
-from kt.tuner.shape_run import ShapeFailed, ShapeRun
+from kt.tuner.shape_run import ShapeFailed, ShapeRun, Trial
 from kt.tuner.winner import pick
 
 if TYPE_CHECKING:
@@ -95,10 +96,16 @@ class PredictedRun:
     def _predict_compiled(self, shape: ShapeRun) -> None:
         shape.take_binaries(self.compilation)
         while (trial := shape.next_ready()) is not None:
-            assert trial.binary is not None
-            registers, _, _ = resources(trial.binary, trial.launches)
-            time_us = shape.candidates.predicted_us(trial.number, registers)
-            shape.finish(trial, Measurement("ok", time_us=time_us, predicted=True))
+            shape.finish(trial, self._predicted(shape, trial))
+
+    def _predicted(self, shape: ShapeRun, trial: Trial) -> Measurement:
+        """The model's time with the registers that the compiler reports; none for what would not fit the device."""
+        assert trial.binary is not None
+        excess = too_large(shape.candidates.problem, self.request.device, trial.workspace_bytes)
+        if excess:
+            return Measurement("out_of_memory", detail=excess)
+        registers, _, _ = resources(trial.binary, trial.launches)
+        return Measurement("ok", time_us=shape.candidates.predicted_us(trial.number, registers), predicted=True)
 
     def _decide(self, shape: ShapeRun) -> Decision:
         """The best predicted; among equal predictions the simplest."""

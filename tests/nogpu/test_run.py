@@ -150,6 +150,9 @@ class FakePool:
     def connections(self) -> list[Connection]:
         return []
 
+    def start(self, jobs: int | None) -> None:
+        self.started = jobs
+
     def submit(self, job: CompileJob) -> None:
         self.jobs.append(json.loads(job.source.splitlines()[1].removeprefix("//")))
         self._waiting.append(job)
@@ -605,6 +608,35 @@ def test_a_shape_that_does_not_fit_is_refused_with_figures(bench: Bench) -> None
     assert "139.8 GiB" in result.shapes[0].failure
     assert result.shapes[1].best is not None
     assert {problem for problem, _ in bench.gpu.screened} == {SQUARE}
+
+
+@pytest.mark.parametrize("modelled", [False, True])
+def test_the_model_refuses_what_a_measurement_would(bench: Bench, modelled: bool) -> None:
+    """What cannot exist on the device is not predicted either; a plan says so too, and nothing is compiled for it."""
+    huge, device = Problem(200_000, 200_000, 200_000), replace(catalog()["h200"], modelled=modelled)
+    failure = "out of memory: needs 447.0 GiB for its operands; NVIDIA H200 has 139.8 GiB"
+    assert only(bench.tune(huge, device=device)).failure == failure
+    assert plan(bench.request(huge, device=device)).shapes[0].failure == failure
+    assert bench.pool.jobs == []
+
+
+def test_a_candidate_whose_workspace_does_not_fit_is_not_ranked(bench: Bench) -> None:
+    """Operands of 128 GiB fit, slices of further 64 GiB do not: the failure has both figures."""
+    bench.space = bench.load(SPACE.replace("split_k: [1, 2, 4]", "split_k: [1, 4]"))
+    problem = Problem(65536, 65536, 229376)
+    device = replace(catalog()["h200"], modelled=True)
+    shape = only(bench.tune(problem, device=device))
+    assert winner(shape).config.as_dict()["split_k"] == 1
+    with Store.open(bench.folder / "cache") as store:  # as an older kt would have left it
+        store.put_best(replace(winner(shape), workspace_bytes=4 * 65536 * 65536 * 4))
+    bench.again()
+    assert not only(bench.tune(problem, device=device)).cached
+    bench.again()
+    bench.space = bench.load(SPACE.replace("split_k: [1, 2, 4]", "split_k: [4]").replace("split_k: 1}", "split_k: 4}"))
+    shape = only(bench.tune(problem, device=device))
+    assert shape.best is None
+    assert "out_of_memory" in shape.failure
+    assert "needs 128.0 GiB for its operands and 64.0 GiB of workspace; NVIDIA H200 has 139.8 GiB" in shape.failure
 
 
 def test_the_workers_own_refusal_is_passed_on(bench: Bench) -> None:
