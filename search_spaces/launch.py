@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 from kt.errors import InputError
@@ -10,7 +11,7 @@ from kt.search_spaces.expression import compose
 from kt.search_spaces.names import Names, lacks_sizes, leaves
 from kt.search_spaces.space import Config, Constraint, Launch, LaunchRule, SearchSpace, Value
 
-__all__ = ["decided_by_parameters", "derive", "first_broken", "launch_limits", "resolve", "violated"]
+__all__ = ["decided_by_parameters", "derive", "first_broken", "launch_limits", "launchable", "resolve", "violated"]
 
 MAX_BLOCKS = 2**31 - 1
 MAX_THREADS = 1024
@@ -72,6 +73,26 @@ def decided_by_parameters(space: SearchSpace) -> tuple[Constraint, ...]:
     """The constraints that name neither problem nor device, directly or through derived quantities."""
     own = space.parameters.keys() | space.runtime.keys()
     return tuple(rule for rule in space.constraints if leaves(rule.require.names, space.derived) <= own)
+
+
+def launchable(space: SearchSpace, config: Config) -> frozenset[str]:
+    """The kernels that `config`'s compile-time choices may have launched, whatever the run-time ones and the problem.
+
+    A kernel is left out only if its `when` rests on parameters alone and no run-time value of the space makes it true.
+    """
+    choices = dict(config.parameters)
+    return frozenset(rule.kernel for rule in space.launches if _may_launch(space, rule, choices))
+
+
+def _may_launch(space: SearchSpace, rule: LaunchRule, choices: Mapping[str, Value]) -> bool:
+    needed = leaves(rule.when.names, space.derived)
+    varied = [name for name in space.runtime if name in needed]
+    if not needed <= space.parameters.keys() | space.runtime.keys():
+        return True
+    return any(
+        truth(rule.when.evaluate(_names(space, {**choices, **dict(zip(varied, values, strict=True))}, {})))
+        for values in product(*(space.runtime[name] for name in varied))
+    )
 
 
 def launch_limits(space: SearchSpace) -> tuple[Constraint, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 from kt.errors import InputError
 from kt.problems import DTYPES, Signature
 from kt.problems.dtypes import ACCUMULATORS, OUTPUT_BYTES
+from kt.search_spaces.launch import launchable
 from kt.search_spaces.space import Config, SearchSpace
 from kt.templates.includes import check_includes
 from kt.templates.lookup import find_file
@@ -23,7 +24,8 @@ def render(
 ) -> Source:
     """The source of `config` for `signature` and `arch` (NVRTC's name of the target, e.g. "sm_90a").
 
-    The template sees the compile-time parameters by name and the names of `signature_names`, nothing else.
+    The template sees the compile-time parameters by name, the names of `signature_names`, and `kernels`: the names of
+    the kernels that may be launched, so that what no run-time value asks for is not compiled.
 
     Raises:
         InputError: the template is missing or unreadable, has a syntax error, uses a name that is not there, never
@@ -60,7 +62,7 @@ def signature_names(signature: Signature, arch: str) -> dict[str, int | str]:
 
 
 def _names(space: SearchSpace, config: Config, signature: Signature, arch: str) -> dict[str, Any]:
-    names: dict[str, Any] = dict(signature_names(signature, arch))
+    names: dict[str, Any] = {**signature_names(signature, arch), "kernels": launchable(space, config)}
     for name, value in config.parameters:
         if name in names:
             raise InputError(f"{space.source or space.family}: a parameter cannot be called {name}; templates use it")

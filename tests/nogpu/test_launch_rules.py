@@ -1,6 +1,7 @@
 """One configuration: what it derives, launches and breaks."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from kt.devices.device import Device
 from kt.errors import InputError
 from kt.problems import Problem
 from kt.search_spaces.enumeration import enumerate_space
-from kt.search_spaces.expression import ExpressionError
-from kt.search_spaces.launch import decided_by_parameters, derive, resolve, violated
+from kt.search_spaces.expression import ExpressionError, parse
+from kt.search_spaces.launch import decided_by_parameters, derive, launchable, resolve, violated
 from kt.search_spaces.loader import load_space
 from kt.search_spaces.space import Config, Launch, SearchSpace
 
@@ -62,6 +63,15 @@ def test_launches_and_workspace(space: SearchSpace) -> None:
         "gemm"
     ]
     assert all(type(value) is int for value in vars(launches[0]).values() if not isinstance(value, str))
+
+
+def test_a_kernel_is_launchable_unless_no_run_time_value_asks_for_it(space: SearchSpace) -> None:
+    chosen = config(space)
+    both = launchable(space, chosen)
+    assert both == {rule.kernel for rule in space.launches} and len(both) == 2
+    assert launchable(replace(space, runtime={"split_k": (1,)}), chosen) == both - {"reduce"}
+    of_the_problem = replace(space.launches[1], when=parse("m > 10 ** 9"))
+    assert "reduce" in launchable(replace(space, launches=(space.launches[0], of_the_problem)), chosen)
 
 
 def test_sizes_beyond_32_bits_are_exact(space: SearchSpace) -> None:
