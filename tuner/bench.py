@@ -145,7 +145,7 @@ def _candidate(request: TuneRequest, best: BestConfig, binary: Binary) -> Candid
 
 
 def _time(request: TuneRequest, worker: Asked, problem: Problem, candidate: Candidate) -> RefineReply | Failure:
-    prepared = worker.request(Prepare(problem, request.seed), PREPARE_LIMIT_S)
+    prepared = worker.request(Prepare(problem, request.seed, request.peers), PREPARE_LIMIT_S)
     if isinstance(prepared, Failure):
         return prepared
     reply: RefineReply | Failure = worker.request(Refine((candidate,), request.peers, REFINE_SECONDS), REFINE_LIMIT_S)

@@ -104,9 +104,13 @@ class ChildProcess:
         tail = os.pread(self._last_words, _LAST_WORDS_BYTES, max(0, size - _LAST_WORDS_BYTES))
         return tail.decode(errors="replace")
 
+    def end(self) -> None:
+        """Tell the child to end at once, whatever it does; `kill` then waits until it is gone."""
+        self._process.kill()
+
     def kill(self) -> None:
         """End the child at once, whatever it does, and wait until it is gone. May be called again."""
-        self._process.kill()
+        self.end()
         with suppress(subprocess.TimeoutExpired):  # stuck in the driver: waiting on would hang the run
             self._process.wait(_KILL_WAIT_S)
         self.connection.close()

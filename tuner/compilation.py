@@ -38,6 +38,7 @@ class Pool(Protocol):
     def pending(self) -> int: ...
     @property
     def connections(self) -> list[Connection]: ...
+    def start(self, jobs: int | None) -> None: ...
     def submit(self, job: CompileJob) -> None: ...
     def poll(self, timeout: float = 0.0) -> list[Binary]: ...
     def cancel_pending(self) -> None: ...
@@ -111,6 +112,11 @@ class Compilation:
     def compiled(self) -> int:
         """Compilations done by a compiler; cubins from the cache not counted."""
         return self._pool.compiled if self._pool else 0
+
+    def start(self, jobs: int | None) -> None:
+        """Start the compilers that so many jobs want (None: all), before the first one is asked for."""
+        self._pool = self._pool or self.open_pool()
+        self._pool.start(jobs)
 
     def kernel(self, space: SearchSpace, config: Config, signature: Signature) -> Kernel:
         """The kernel of `config`, rendered once.

@@ -15,7 +15,7 @@ from kt.errors import KtError
 from kt.problems import Problem
 from kt.tuner.child_process import serve
 from kt.tuner.cuda import CUDA_ERRORS, Gpu, arch_of, context_is_dead, in_words
-from kt.tuner.library_peers import LibraryPeers
+from kt.tuner.library_peers import LibraryPeers, load_libraries
 from kt.tuner.loaded_candidate import LaunchRefused
 from kt.tuner.memory_plan import DoesNotFit
 from kt.tuner.messages import (
@@ -69,8 +69,10 @@ class Session:
 
     def _answer(self, request: Any) -> Any:
         match request:
-            case Prepare(problem=problem, seed=seed):
-                return self._prepare(problem, seed)
+            case Prepare(problem=problem, seed=seed, peers=peers):
+                with ThreadPoolExecutor(1) as beside:  # loading a library takes as long as making the CUDA context
+                    beside.submit(load_libraries, peers, self._device_index)
+                    return self._prepare(problem, seed)
             case Screen(candidate=candidate, stop_above_us=stop_above_us):
                 return ScreenReply(candidate.name, self.prepared.screen(candidate, stop_above_us))
             case Refine():

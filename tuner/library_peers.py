@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from kt.problems import Problem
 from kt.tuner.cublas import Algorithm, Cublas, CublasLt
-from kt.tuner.cuda import Gpu
+from kt.tuner.cuda import CUDA_ERRORS, Gpu, runtime
 from kt.tuner.measure import screen
 from kt.tuner.operands import Operands
 from kt.tuner.refinement import PeerUnavailable
 from kt.tuner.sampling import Run, Stopwatch, TimerStuck
 
-__all__ = ["LibraryPeers"]
+__all__ = ["LibraryPeers", "load_libraries"]
 
 _WORKSPACE = 32 << 20  # what cuBLAS recommends for Hopper; older GPUs need less
 _SCALAR_TYPES = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64, "int32": np.int32}
+
+
+def load_libraries(names: Sequence[str], device_index: int) -> None:
+    """Load what peers of these names need, from any thread; what cannot be loaded is an error of `make`."""
+    with suppress(PeerUnavailable, *CUDA_ERRORS):
+        runtime.setDevice(device_index)
+        if "cublas" in names:
+            _cublas()
+
+
+@cache
+def _cublas() -> Cublas:
+    """The one handle of this process, which works on one GPU."""
+    return Cublas()
 
 
 class LibraryPeers:
@@ -26,7 +42,6 @@ class LibraryPeers:
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
-        self._cublas: Cublas | None = None
         self._workspace: Any = None
         self._scalars: Any = None
         self._lt: CublasLt | None = None
@@ -60,9 +75,7 @@ class LibraryPeers:
         return first, first + self._scalars.itemsize
 
     def _default(self, problem: Problem, sets: Sequence[dict[str, int]]) -> Run:
-        if self._cublas is None:
-            self._cublas = Cublas()
-        library = self._cublas
+        library = _cublas()
         library.use(self._gpu.stream.ptr, self._workspace.address, self._workspace.size)
         arguments = [library.arguments(problem, pointers, *self._scalar_addresses) for pointers in sets]
         return _Rotation(lambda values: library.gemm(problem.batch > 1, values), arguments)

@@ -81,10 +81,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Make operands, reference and buffers for `problem`, freeing those of the problem before."""
+    """Make operands, reference and buffers for `problem`, freeing those of the problem before.
+
+    `peers` will be asked for in `Refine`: their libraries are loaded meanwhile.
+    """
 
     problem: Problem
     seed: int
+    peers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class MeasuredRun:
         if self.clock.left <= 0:
             raise ShapeFailed("the budget ended before this shape", untuned=True)
         self._refuse_too_large(problem)
-        message = Prepare(problem, self.request.seed)
+        message = Prepare(problem, self.request.seed, self.request.peers)
         self.gpu.begin(message, PREPARE_LIMIT_S)
         try:
             shape = self._current = self._shape(problem)

@@ -209,6 +209,20 @@ def test_a_compiler_that_cannot_start_is_a_failure_of_each_job_not_a_hang(
     assert all("ended with exit code 1" in binary.error for binary in found.values())
 
 
+@pytest.mark.parametrize(("jobs", "started"), [(2, 2), (None, 3), (9, 3)])
+def test_compilers_start_before_the_first_job_but_no_more_than_it_wants(
+    cubins: CubinCache, jobs: int | None, started: int
+) -> None:
+    with CompilePool(3, cubins) as pool:
+        pool.start(jobs)
+        before = processes(pool)
+        assert len(before) == started
+        pool.submit(job())
+        assert not next(iter(results(pool).values())).error
+        assert processes(pool) == before
+    assert not any(is_running(pid) for pid in before)
+
+
 def test_closing_ends_busy_compilers_at_once(cubins: CubinCache) -> None:
     pool = CompilePool(2, cubins)
     for number in range(4):
