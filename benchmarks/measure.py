@@ -6,11 +6,13 @@
 
 `tune` empties its own cache first and records: seconds of tuning from an empty cache, seconds of tuning again, the most
 host memory of all processes together, the table of winners, and `kt bench` beside cuBLAS. `speed` records the seconds
-of one space of 96 SGEMM candidates at 4096x4096x4096 from the start of the process. Each result is one JSON file that
-names device, driver and commit.
+of one space of 96 SGEMM candidates at 4096x4096x4096 from the start of the process. Modules are compiled to bytecode
+beforehand, as an installation does, whatever the environment says of it. Each result is one JSON file that names
+device, driver and commit.
 """
 
 import argparse
+import compileall
 import json
 import os
 import shutil
@@ -24,6 +26,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 KT = [sys.executable, "-m", "kt"]
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 SAMPLE_S = 0.2
 
 
@@ -56,7 +59,7 @@ def proportional_bytes(pid: int) -> int:
 def run(command: list[str], watch_memory: bool = False) -> dict[str, Any]:
     """Run a command; returns its exit code, seconds, output, and the most memory that it and its children held."""
     began = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     most = [0]
 
     def watch() -> None:
@@ -77,6 +80,12 @@ def identity(commit: str) -> dict[str, Any]:
     answer = subprocess.run(["nvidia-smi", query, "--format=csv,noheader"], capture_output=True, text=True, check=True)
     name, driver, memory = (part.strip() for part in answer.stdout.splitlines()[0].split(","))
     return {"device": name, "driver": driver, "memory": memory, "cores": os.cpu_count(), "commit": commit}
+
+
+def compile_modules() -> None:
+    """Bytecode of kt's modules: folders below kt/ are links in a checkout, so each is compiled where it lies."""
+    for folder in (HERE.parent / "kt").iterdir():
+        compileall.compile_dir(folder.resolve(), quiet=2)
 
 
 def tune(args: argparse.Namespace, about: dict[str, Any]) -> None:
@@ -137,6 +146,7 @@ def main() -> None:
     speeding.set_defaults(action=speed)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
+    compile_modules()
     args.action(args, identity(args.commit))
 
 
