@@ -12,7 +12,7 @@ from kt.cache.validity import serves
 from kt.devices.device import DeviceIdentity
 from kt.problems import Problem
 
-__all__ = ["Missing", "best_for_architecture", "device_label", "differences", "missing", "near_matches"]
+__all__ = ["Missing", "best_for_architecture", "differences", "missing", "near_matches"]
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,10 @@ def _reason(here: list[Entry], known: list[Entry], device: DeviceIdentity) -> st
         measured = {entry.best.key.device: False for entry in known}
         measured |= {entry.best.key.device: True for entry in known if not entry.best.measurement.predicted}
         return "; ".join(
-            f"{'tuned' if timed else 'predicted'} for {device_label(other)}: {differences(other, device)}"
+            f"{'tuned' if timed else 'predicted'} for {other.label}: {differences(other, device)}"
             for other, timed in measured.items()
         )
     return "never tuned"
-
-
-def device_label(device: DeviceIdentity) -> str:
-    """The whole identity on one line, e.g. `NVIDIA H200 (sm_90, 132 SMs, 140 GiB)`."""
-    major, minor = device.compute_capability
-    return f"{device.name} (sm_{major}{minor}, {device.sm_count} SMs, {device.memory_gib} GiB)"
 
 
 def differences(other: DeviceIdentity, device: DeviceIdentity) -> str:

@@ -30,7 +30,7 @@ class PruneRule:
         failed: measurements that ended as a failure, so that they are tried again.
         predicted: what the model ranked and nothing measured.
         older_than: what was stored longer ago.
-        device: what is of a device with this in its name, in any case of letters.
+        device: what is of a device that matches this part of its label.
     """
 
     stale: Mapping[str, str] | None = None
@@ -116,7 +116,7 @@ def _takes_winner(rule: PruneRule, row: Stored) -> bool:
         and not (rule.partial and best.complete)
         and not (rule.predicted and not best.measurement.predicted)
         and row.made_at < rule.made_before
-        and rule.device.casefold() in best.key.device.name.casefold()
+        and best.key.device.matches(rule.device)
     )
 
 
@@ -126,10 +126,7 @@ def _keys(store: Store, rule: PruneRule) -> list[int]:
         return []
     rows = store.connection.execute("SELECT id, digest, fields FROM keys").fetchall()
     keys = [(row_id, decode_key_row(digest, fields)) for row_id, digest, fields in rows]
-    wanted = rule.device.casefold()
-    return [
-        row_id for row_id, key in keys if not isinstance(key, CacheWarning) and wanted in key.device.name.casefold()
-    ]
+    return [row_id for row_id, key in keys if not isinstance(key, CacheWarning) and key.device.matches(rule.device)]
 
 
 def _where(rule: PruneRule) -> str:

@@ -93,7 +93,7 @@ def prune(
     failed: Annotated[bool, typer.Option("--failed", help="Measurements that failed; they are tried again.")] = False,
     predicted: Annotated[bool, typer.Option("--predicted", help="What only the model ranked.")] = False,
     older_than: Annotated[str | None, typer.Option(metavar="SPAN", help="Stored longer ago: 90d, 12h, 30m.")] = None,
-    device_name: Annotated[str, typer.Option("--device", metavar="NAME", help="Of devices with this name.")] = "",
+    device: options.DeviceFilter = None,
     unreadable: Annotated[bool, typer.Option("--unreadable", help="Winners that cannot be read, alone.")] = False,
     damaged: Annotated[bool, typer.Option("--damaged", help="Set a damaged file aside, alone.")] = False,
     cubins: Annotated[bool, typer.Option("--cubins", help="Compiled kernels not used for an hour, alone.")] = False,
@@ -107,14 +107,15 @@ def prune(
     At least one is needed. --unreadable, --damaged and --cubins each stand alone."""
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.prune import PruneRule
-    from kt.cli.cache_entries import current_sources
+    from kt.cli.cache_entries import current_sources, device_part
     from kt.cli.inputs import read_age
     from kt.errors import InputError
 
     alone = [name for name, given in (("unreadable", unreadable), ("damaged", damaged), ("cubins", cubins)) if given]
     sources = current_sources(None, ()) if stale else None
     age: timedelta | None = read_age(older_than) if older_than else None
-    rule = PruneRule(sources, partial, failed, predicted, age, device_name)
+    part = device_part(device) if device is not None else ""
+    rule = PruneRule(sources, partial, failed, predicted, age, part)
     if len(alone) > 1 or (alone and (rule != PruneRule() or dry_run)):
         raise InputError(f"--{alone[0]} stands alone", hint="run kt cache prune once for each of them")
     folder = cache_folder(cache_dir)

@@ -20,6 +20,7 @@ __all__ = [
     "current_sources",
     "current_spaces",
     "device_for_lookup",
+    "device_part",
     "digests",
     "entries_of",
     "entry_filter",
@@ -49,12 +50,15 @@ def digests(spaces: Mapping[str, SearchSpace], folders: tuple[Path, ...]) -> dic
     return {family: template_digest(item, folders) for family, item in spaces.items()}
 
 
-def _device_matcher(text: str) -> Callable[[DeviceIdentity], bool]:
-    """Whether a device in the cache is the one that a filter names: a device as for `kt tune`, or part of a name."""
-    if _is_selector(text):
-        identity = _selected(text)
-        return lambda device: device == identity
-    return lambda device: text.casefold() in device.name.casefold()
+def device_part(text: str) -> str:
+    """The part of a device's label that a filter means: as given, or all of it for a device named as for `kt tune`.
+
+    Raises:
+        InputError: the filter is empty, as of a shell variable that is not set; it would mean every device.
+    """
+    if not text:
+        raise InputError("--device is empty", hint="leave it out for all devices")
+    return _selected(text).label if _is_selector(text) else text
 
 
 def device_for_lookup(asked: str | None, known: Sequence[DeviceIdentity]) -> DeviceIdentity | None:
@@ -79,10 +83,9 @@ def device_for_lookup(asked: str | None, known: Sequence[DeviceIdentity]) -> Dev
             pass  # then the cache decides
     distinct = list(dict.fromkeys(known))
     if len(distinct) > 1:
-        from kt.cache.missing import device_label
-
-        names = "; ".join(device_label(device) for device in distinct)
-        raise InputError(f"the cache has results of {len(distinct)} devices: {names}", hint="choose one by --device")
+        names = "; ".join(device.label for device in distinct)
+        hint = f"choose one by --device with a part of this that only it has, or all: --device '{distinct[0].label}'"
+        raise InputError(f"the cache has results of {len(distinct)} devices: {names}", hint=hint)
     return distinct[0] if distinct else None
 
 
@@ -131,7 +134,7 @@ def entry_filter(
     wanted_dtype = check_dtype(dtype) if dtype else None
     if layout is not None and layout not in LAYOUTS:
         raise InputError(f"--layout {layout!r} is unknown", hint=f"use one of {', '.join(LAYOUTS)}")
-    on_device = _device_matcher(device) if device else None
+    part = device_part(device) if device is not None else ""
 
     def keep(entry: Entry) -> bool:
         problem = entry.best.key.problem
@@ -139,7 +142,7 @@ def entry_filter(
             wanted_dtype in (None, problem.dtype)
             and layout in (None, problem.layout)
             and family in (None, entry.best.config.family)
-            and (on_device is None or on_device(entry.best.key.device))
+            and entry.best.key.device.matches(part)
             and (not states or entry.state in states)
         )
 

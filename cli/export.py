@@ -13,7 +13,7 @@ from kt.errors import InputError, NoValidConfiguration
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kt.cache.entries import Entry
+    from kt.cache.entries import Entry, Selection
     from kt.cache.records import BestConfig
     from kt.problems import Problem
 
@@ -26,10 +26,7 @@ def export(
     header: Annotated[bool, typer.Option("--header", help="A C++17 header with the table and its lookup.")] = False,
     shapes: options.OptionalShapes = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
-    device_filter: Annotated[
-        str | None,
-        typer.Option("--device", metavar="NAME", help="Only this device: part of its name, local, or model:NAME."),
-    ] = None,
+    device_filter: options.DeviceFilter = None,
     predicted: Annotated[bool, typer.Option("--predicted", help="Also what only the model ranked.")] = False,
     complete: Annotated[bool, typer.Option("--complete", help="Only winners of searches that finished.")] = False,
     namespace: Annotated[
@@ -71,7 +68,7 @@ def export(
         found = entries_of(found, problems)
     selection = select(filter(keep, found), partial=not complete, predicted=predicted)
     if not quiet:
-        _say_passed_over(selection.passed_over, warnings)
+        _say_passed_over(selection, warnings)
     bests = [entry.best for entry in selection.chosen]
     if not bests and problems is None:
         raise NoValidConfiguration("the cache has nothing to export", hint=_way(selection.passed_over))
@@ -80,12 +77,15 @@ def export(
     write_if_changed(output or "-", _header(bests, predicted, namespace) if header else _table(bests))
 
 
-def _say_passed_over(passed_over: Sequence[Entry], warnings: Sequence[str]) -> None:
+def _say_passed_over(selection: Selection, warnings: Sequence[str]) -> None:
     """Nothing is left out in silence."""
-    for entry in passed_over:
+    from kt.devices.device import told_apart
+
+    names = told_apart(entry.best.key.device for entry in (*selection.chosen, *selection.passed_over))
+    for entry in selection.passed_over:
         reason = f" ({entry.reason})" if entry.reason else ""
         why = f"{entry.state}{reason}" if entry.state != "valid" else "another entry comes first"
-        note(f"left out: {entry.best.key.problem.label} on {entry.best.key.device.name}: {why}")
+        note(f"left out: {entry.best.key.problem.label} on {names[entry.best.key.device]}: {why}")
     for warning in warnings:
         note(f"warning: {warning}")
 

@@ -10,6 +10,7 @@ __all__ = [
     "Budget",
     "CacheDir",
     "Device",
+    "DeviceFilter",
     "DtypeOverride",
     "Jobs",
     "Json",
@@ -66,6 +67,14 @@ Device = Annotated[
         metavar="NAME",
         envvar="KT_DEVICE",
         help="local or an index: that GPU. auto: the GPU, or else the model of an H200. model:NAME: that GPU's model.",
+    ),
+]
+DeviceFilter = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="Only this device: part of its name, or what tells it apart (140 GiB); local, or model:NAME.",
     ),
 ]
 Space = Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kt.cli.figures import rate_text, time_text
 from kt.cli.output import print_table
+from kt.devices.device import told_apart
 
 if TYPE_CHECKING:
     from kt.cache.records import BestConfig
@@ -57,9 +58,11 @@ def print_results(lines: Sequence[ResultLine], *, verbose: bool, with_device: bo
         *(f"vs {name}" for name in peers), *(["vs default"] if defaults else []), "tried", "family",
         *(["state"] if states else []), "notes",
     ]  # fmt: skip
+    names = told_apart(line.best.key.device for line in lines if line.best)
     rows = [
         [
-            *([_device_name(line)] if with_device else []), line.problem.label, *_figures(line),
+            *([names[line.best.key.device] if line.best else ""] if with_device else []),
+            line.problem.label, *_figures(line),
             *(_ratio(line, line.best.baseline.get(name) if line.best else None) for name in peers),
             *([_ratio(line, line.best.default_us if line.best else None)] if defaults else []),
             _tried(line), line.best.config.family if line.best else "",
@@ -72,10 +75,6 @@ def print_results(lines: Sequence[ResultLine], *, verbose: bool, with_device: bo
     if verbose and winners:
         print()
         print_table(("shape", "configuration"), winners, left=_TEXT)
-
-
-def _device_name(line: ResultLine) -> str:
-    return line.best.key.device.name if line.best else ""
 
 
 def _time_us(line: ResultLine) -> float | None:

@@ -39,10 +39,7 @@ def show_cache(
     shapes: options.OptionalShapes = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
     layout: Annotated[str | None, typer.Option(metavar="LAYOUT", help="Only this layout: nn, nt, tn or tt.")] = None,
-    device_filter: Annotated[
-        str | None,
-        typer.Option("--device", metavar="NAME", help="Only this device: part of its name, local, or model:NAME."),
-    ] = None,
+    device_filter: options.DeviceFilter = None,
     family: Annotated[str | None, typer.Option(metavar="NAME", help="Only winners of this kernel family.")] = None,
     state: Annotated[list[StateName] | None, typer.Option(help="Only these states; may be repeated.")] = None,
     space: options.Space = None,

@@ -1,9 +1,10 @@
 """`Device`: the figures of one GPU that constraints, the model and the roofline use, and its `DeviceIdentity`."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Device", "DeviceIdentity"]
+__all__ = ["Device", "DeviceIdentity", "told_apart"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,23 @@ class DeviceIdentity:
     compute_capability: tuple[int, int]
     sm_count: int
     memory_gib: int
+
+    @property
+    def label(self) -> str:
+        """The whole identity on one line, e.g. `NVIDIA H200 (sm_90, 132 SMs, 140 GiB)`; no two have the same."""
+        major, minor = self.compute_capability
+        return f"{self.name} (sm_{major}{minor}, {self.sm_count} SMs, {self.memory_gib} GiB)"
+
+    def matches(self, text: str) -> bool:
+        """Whether a person may mean this device by `text`: a part of its label, in any case of letters."""
+        return text.casefold() in self.label.casefold()
+
+
+def told_apart(devices: Iterable[DeviceIdentity]) -> dict[DeviceIdentity, str]:
+    """Each device by its name, or by its label where several have that name."""
+    distinct = set(devices)
+    names = Counter(device.name for device in distinct)
+    return {device: device.name if names[device.name] == 1 else device.label for device in distinct}
 
 
 @dataclass(frozen=True)

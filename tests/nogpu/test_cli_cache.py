@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from kt.cache.records import BestConfig
 from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources, current_spaces
+from kt.devices.device import DeviceIdentity
 from kt.problems import Problem
 from kt.search_spaces.space import Config
 from kt.tuner.method import METHOD_LABEL
@@ -191,6 +193,55 @@ def test_what_is_only_predicted_elsewhere_is_not_called_tuned(
     reasons = {item["problem"]["m"]: item["reason"] for item in outcome.json["missing"]}
     assert reasons[512].startswith("tuned for NVIDIA H200")
     assert reasons[256].startswith("predicted for NVIDIA H200")
+
+
+H200 = DeviceIdentity("NVIDIA H200", (9, 0), 132, 140)
+LESS = replace(H200, memory_gib=100)
+SLICE = replace(H200, sm_count=60)
+
+
+def test_devices_of_one_name_can_be_told_apart(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """A10: listings show what differs, and `--device` takes any part of what they show, for every command."""
+    _fill(own_environment, fresh(512), fresh(256, device=LESS), fresh(1, device=SLICE), fresh(1, device=LESS))
+    listed = kt("show-cache").out
+    assert all(device.label in listed for device in (H200, LESS, SLICE))
+    for text, found in (("140 gib", {512, 1}), ("100 GiB", {256, 1}), ("60 SMs", {1}), (H200.label, {512})):
+        document = kt("show-cache", "--device", text, "--json").json
+        assert {entry["problem"]["m"] for entry in document["entries"]} == found, text
+        table = kt("export", "--json", "--device", text).json
+        assert {row["problem"]["m"] for row in table["rows"]} == found, text
+    assert kt("cache", "prune", "--device", "100 GiB", "--json").json["winners"] == 2
+    assert {entry["problem"]["m"] for entry in kt("show-cache", "--json").json["entries"]} == {512, 1}
+    assert H200.label not in kt("show-cache", "--device", "132 SMs", "--verbose").out  # the only one: its name will do
+
+
+def test_an_ambiguous_device_is_named_with_the_way_out(
+    kt: Command, own_environment: Path, fresh: Command, shapes: Path
+) -> None:
+    """A10: the message lists the devices, and the example in its hint works."""
+    _fill(own_environment, fresh(512), fresh(256, device=LESS))
+    for options in ((), ("--device", "h200")):
+        outcome = kt("show-cache", "--shapes", shapes, *options)
+        assert outcome.code == 2
+        assert LESS.label in outcome.err
+        assert H200.label in outcome.err
+    example = outcome.err.splitlines()[-1].partition("--device '")[2].rstrip("'")
+    assert example in (H200.label, LESS.label)
+    assert kt("show-cache", "--shapes", shapes, "--device", example).code == 3
+
+
+def test_what_is_left_out_of_an_export_is_told_apart_too(kt: Command, own_environment: Path, fresh: Command) -> None:
+    _fill(own_environment, fresh(512), fresh(512, device=LESS, sources={"simt": "old"}))
+    assert f"left out: fp32 nn 512x512x512 on {LESS.label}: stale" in kt("export", "--json").err
+
+
+def test_prune_takes_a_device_as_the_listing_does(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """A modelled device is that one exactly; an empty name is a slip and not every device."""
+    _fill(own_environment, fresh(512), fresh(256, device=LESS))
+    for command in (("cache", "prune", "--older-than", "0m"), ("show-cache",), ("export", "--json")):
+        assert kt(*command, "--device", "").code == 2
+    assert kt("cache", "prune", "--device", "model:h200", "--json").json["winners"] == 1
+    assert [entry["problem"]["m"] for entry in kt("show-cache", "--json").json["entries"]] == [256]
 
 
 @pytest.mark.parametrize("command", [("show-cache",), ("export", "--json")])
