@@ -17,10 +17,14 @@ __all__ = ["Missing", "best_for_architecture", "differences", "missing", "near_m
 
 @dataclass(frozen=True)
 class Missing:
-    """A problem without a usable winner, and why: never tuned, stale, predicted, partial, or for another device."""
+    """A problem without a usable winner, and why: never tuned, stale, predicted, partial, or for another device.
+
+    `partial`: there is a measured winner, but its search did not end by itself.
+    """
 
     problem: Problem
     reason: str
+    partial: bool = False
 
 
 def missing(
@@ -42,14 +46,18 @@ def missing(
         known = by_problem.get(problem_digest(problem), [])
         here = [entry for entry in known if entry.best.key.device == device]
         if not select(here, partial=partial).chosen:
-            found.append(Missing(problem, _reason(here, known, device)))
+            found.append(_missing(problem, here) if here else Missing(problem, _elsewhere(known, device)))
     return found
 
 
-def _reason(here: list[Entry], known: list[Entry], device: DeviceIdentity) -> str:
-    if here:
-        nearest = min(here, key=lambda entry: rank(entry.best))
-        return f"{nearest.state}: {nearest.reason}" if nearest.reason else nearest.state
+def _missing(problem: Problem, here: list[Entry]) -> Missing:
+    """Of what there is on the device itself, the nearest to a usable winner: a partial one, then by the usual rule."""
+    nearest = min(here, key=lambda entry: (entry.state != "partial", rank(entry.best)))
+    reason = f"{nearest.state}: {nearest.reason}" if nearest.reason else nearest.state
+    return Missing(problem, reason, nearest.state == "partial")
+
+
+def _elsewhere(known: list[Entry], device: DeviceIdentity) -> str:
     if known:
         measured = {entry.best.key.device: False for entry in known}
         measured |= {entry.best.key.device: True for entry in known if not entry.best.measurement.predicted}

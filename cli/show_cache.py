@@ -51,8 +51,8 @@ def show_cache(
 ) -> None:
     """List the winners in the cache, or those of a file.
 
-    With --shapes, the shapes of the file that have no measured winner are listed too, with the reason, and the exit
-    code is 3 if there are any.
+    With --shapes, the shapes of the file that have no measured winner of a finished search are listed too, with the
+    reason, and the exit code is 3 if there are any.
     """
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
@@ -91,7 +91,7 @@ def _missing(
     device = device_for_lookup(asked, [entry.best.key.device for entry in found])
     if device is None:
         return [Missing(problem, "never tuned") for problem in problems]
-    return missing(store, problems, device, sources, method=METHOD_LABEL)
+    return missing(store, problems, device, sources, method=METHOD_LABEL, partial=False)
 
 
 def _print_document(
@@ -147,6 +147,9 @@ def _nothing(stored: int, file: Path) -> str:
 
 
 def _lacking_error(lacking: Sequence[Missing], total: int) -> KtError:
+    unfinished = sum(item.partial for item in lacking)
+    some = f"; of {unfinished} the search was cut short" if unfinished else ""
     return NoValidConfiguration(
-        f"{len(lacking)} of {total} shapes have no measured winner", hint="kt tune gemm --shapes … measures them"
+        f"{len(lacking)} of {total} shapes have no measured winner of a finished search{some}",
+        hint="kt tune gemm --shapes … measures what is missing",
     )

@@ -148,6 +148,21 @@ def test_missing_shapes_are_listed(kt: Command, own_environment: Path, fresh: Co
     assert {entry["problem"]["m"] for entry in document["entries"]} == {512, 256}
 
 
+def test_a_search_that_was_cut_short_is_no_finished_one(
+    kt: Command, own_environment: Path, fresh: Command, shapes: Path
+) -> None:
+    """B11: what `kt tune` would go on with is listed as partial and does not count as there, whatever is beside it."""
+    partial = {"complete": False, "tried": 12}
+    _fill(own_environment, fresh(512), fresh(256, **partial), fresh(256, sources={"simt": "old"}), fresh(1, **partial))
+    outcome = kt("show-cache", "--shapes", shapes, "--json")
+    assert outcome.code == 3
+    missing = {item["problem"]["m"]: item["reason"] for item in outcome.json["missing"]}
+    assert missing == {256: "partial: 12 of 92 tried", 1: "partial: 12 of 92 tried"}
+    listed = kt("show-cache", "--shapes", shapes)
+    assert "fp32 nn 1x512x512    partial: 12 of 92 tried" in listed.out
+    assert "2 of 3 shapes have no measured winner of a finished search; of 2 the search was cut short" in listed.err
+
+
 def test_nothing_missing_is_exit_0(kt: Command, own_environment: Path, fresh: Command, shapes: Path) -> None:
     """A cache with a winner of every shape passes."""
     _fill(own_environment, fresh(512), fresh(256), fresh(1))
@@ -163,7 +178,7 @@ def test_listing_names_missing_shapes_for_people(
     outcome = kt("show-cache", "--shapes", shapes)
     assert outcome.code == 3
     assert "fp32 nn 1x512x512    never tuned" in outcome.out
-    assert "2 of 3 shapes have no measured winner" in outcome.err
+    assert "2 of 3 shapes have no measured winner of a finished search\n" in outcome.err
 
 
 def test_predicted_winners_are_no_measured_ones(
