@@ -1,7 +1,8 @@
 """Which whole numbers the exact pass puts into the operands, so that every correct kernel gives the same bits.
 
 With whole numbers, sums do not depend on their order as long as no partial sum leaves the range in which the
-accumulator holds every whole number. Elements are +-1 … +-`magnitude`, each with probability `density`, else 0: short
+accumulator holds every whole number; of 8-bit floats, tensor cores before Blackwell hold fewer bits than their fp32
+accumulator has. Elements are +-1 … +-`magnitude`, each with probability `density`, else 0: short
 sums take large numbers, long sums in narrow accumulators take few ones.
 """
 
@@ -19,6 +20,8 @@ __all__ = ["SIGNIFICAND_BITS", "ExactValues", "exact_scalars", "exact_values", "
 SIGNIFICAND_BITS = {
     "fp64": 53, "fp32": 24, "tf32": 11, "fp16": 11, "bf16": 8, "fp8_e4m3": 4, "fp8_e5m2": 3, "int8": 7, "int32": 31,
 }  # fmt: skip
+# Bits of a sum that the adders of Ada's and Hopper's tensor cores keep of 8-bit floats, the leading one included.
+_SUM_BITS = {"fp8_e4m3": 14, "fp8_e5m2": 14}
 _MOST_MAGNITUDE = 2**20
 _MOST_C = 4  # largest element of C before the launch, where beta counts
 _DEVIATIONS = 8.0  # of the number of non-zero products; leaves 1e-15 per element
@@ -60,23 +63,33 @@ def random_scalars(problem: Problem) -> tuple[float, float]:
     return (3.0, -2.0) if problem.accumulator == "int32" else (1.5, 0.5)
 
 
-def exact_values(problem: Problem, scalars: tuple[float, float]) -> ExactValues:
-    """The widest values that keep every partial sum of `problem` exact, with `scalars` as alpha and beta.
+def exact_values(problem: Problem, *scalars: tuple[float, float]) -> ExactValues:
+    """The widest values that keep every partial sum of `problem` exact, with each of `scalars` as alpha and beta.
 
     Two bounds: the sum of the absolute products stays below half of the accumulator's exact range, also when scaled by
     alpha and with beta * C added; and four standard deviations of the result stay inside the exact range of C, so
     that the rounding of the output hides no small error. (The few results beyond are rounded alike by every kernel.)
+    Where alpha or beta is a fraction, results are multiples of it, and the exact ranges are that much smaller.
     """
-    alpha, beta = (abs(value) for value in scalars)
-    room = 2.0 ** (SIGNIFICAND_BITS[problem.accumulator] - 1)
+    alpha, beta = (max(abs(value) for value in values) for values in zip(*scalars, strict=True))
+    unit = min(_unit(value) for pair in scalars for value in pair)
+    room = 2.0 ** (_SUM_BITS.get(problem.dtype, SIGNIFICAND_BITS[problem.accumulator]) - 1)
     out_room = 2.0 ** SIGNIFICAND_BITS[problem.out_dtype]
     c_magnitude = _MOST_C
-    most_sum = (room - beta * c_magnitude) / max(1.0, alpha)
-    most_deviation = (out_room - beta * c_magnitude) / (4.0 * max(1.0, alpha))
+    most_sum = min(room, (room * unit - beta * c_magnitude) / max(unit, alpha))
+    most_deviation = (out_room * unit - beta * c_magnitude) / (4.0 * max(unit, alpha))
     most = min(_MOST_MAGNITUDE, 2 ** SIGNIFICAND_BITS[problem.dtype] - (problem.dtype == "int8"))
     magnitude = _largest(most, lambda q: problem.k * q * q <= most_sum and _deviation(problem.k, q) <= most_deviation)
     density = 1.0 if magnitude else min(_sparse(problem.k, most_sum), most_deviation / math.sqrt(problem.k))
     return ExactValues(max(1, magnitude), density, c_magnitude)
+
+
+def _unit(scalar: float) -> float:
+    """The largest power of two, at most 1, that `scalar` is a multiple of."""
+    unit = 1.0
+    while not (scalar / unit).is_integer():
+        unit /= 2
+    return unit
 
 
 def _deviation(k: int, magnitude: int) -> float:

@@ -63,7 +63,7 @@ class Operands:
         self._gpu = gpu
         self._kernels = kernels
         self._seed = seed
-        self._exact = exact_values(problem, _widest(scalars))
+        self._exact = exact_values(problem, *scalars)
         self._random = exact_values(problem, random_scalars(problem)) if problem.accumulator == "int32" else NORMAL
         self._block = gpu.allocate(self.plan.bytes)
         self._origin = _round_up(self._block.address, max(BLOCK_ALIGNMENT, problem.base_alignment))
@@ -138,11 +138,6 @@ class Operands:
 
     def _fill(self, operand: str, slot: str, values: ExactValues) -> None:
         self._kernels.fill(self.problem, operand, self.address(slot), _stream_seed(self._seed, slot), values)
-
-
-def _widest(scalars: list[tuple[float, float]]) -> tuple[float, float]:
-    """A pair whose operands are exact with each of `scalars`."""
-    return max(abs(alpha) for alpha, _ in scalars), max(abs(beta) for _, beta in scalars)
 
 
 def _stream_seed(seed: int, name: str) -> int:

@@ -19,6 +19,19 @@ struct Fp32 {
     static __device__ float encode(double value) { return (float)value; }
 };
 
+// An fp32 number in memory that stands for the nearest number with 11 bits of significand; ties go away from zero, as
+// with cvt.rna.tf32. No operand that is made here is such a tie, so kernels may break ties as they like.
+struct Tf32 {
+    typedef float Bits;
+    static __device__ float decode(float bits) {
+        return __uint_as_float((__float_as_uint(bits) + 0x1000u) & 0xffffe000u);
+    }
+    static __device__ float encode(double value) {
+        unsigned bits = __float_as_uint((float)value);
+        return __uint_as_float((bits & 0x1fffu) == 0x1000u ? bits | 1u : bits);
+    }
+};
+
 struct Fp64 {
     typedef double Bits;
     static __device__ double decode(double bits) { return bits; }

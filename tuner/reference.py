@@ -19,7 +19,7 @@ __all__ = ["KERNELS", "STRUCTS", "compile_reference", "pack", "reference_definit
 SOURCE = Path(__file__).with_name("reference.cu")
 
 _FORMATS = {
-    "fp32": "Fp32", "tf32": "Fp32", "fp64": "Fp64", "fp16": "Fp16", "bf16": "Bf16", "int8": "Int8", "int32": "Int32",
+    "fp32": "Fp32", "tf32": "Tf32", "fp64": "Fp64", "fp16": "Fp16", "bf16": "Bf16", "int8": "Int8", "int32": "Int32",
     "fp8_e4m3": "E4m3", "fp8_e5m2": "E5m2",
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import product as product_of
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kt.problems import Problem
+from kt.problems import DTYPES, Problem
 from kt.tuner.memory_plan import check_fits
 from kt.tuner.messages import Candidate, Refine
 from kt.tuner.operands import OUT_PATTERN, Operands
@@ -185,6 +186,8 @@ def small_float(codes: npt.NDArray[Any], mantissa: int, bias: int) -> npt.NDArra
 
 
 def decoded(stored: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
+    if dtype == "tf32":
+        return nearest_tf32(stored.astype(np.float64))
     if dtype == "bf16":
         return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     if dtype == "fp8_e4m3":
@@ -192,6 +195,12 @@ def decoded(stored: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
     if dtype == "fp8_e5m2":
         return small_float(stored, 2, 15)
     return stored.astype(np.float64)
+
+
+def nearest_tf32(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The nearest numbers with 11 bits of significand; ties to even, where the reference takes them away from zero."""
+    fraction, exponent = np.frexp(values)
+    return np.asarray(np.ldexp(np.rint(np.ldexp(fraction, 11)), exponent - 11))
 
 
 def encoded(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[Any]:
@@ -274,6 +283,12 @@ PROBLEMS = [
     Problem(40, 70, 90, dtype="int8", ldb=71, beta=2.0),
     Problem(40, 70, 90, dtype="fp8_e4m3", layout="nt"),
     Problem(40, 70, 90, dtype="fp8_e5m2", out_dtype="fp16"),
+    Problem(40, 70, 300, dtype="fp16", accumulator="fp16", out_dtype="fp32", alpha=8.0, beta=0.25),
+    *(
+        Problem(20, 33, 40, dtype.name, layout, accumulator=accumulator, out_dtype=out, beta=1.0)
+        for dtype in DTYPES.values()
+        for accumulator, out, layout in product_of(dtype.accumulators, dtype.outputs, ("tn",))
+    ),
 ]
 
 
@@ -437,6 +452,35 @@ def test_a_kernel_in_lower_precision_passes_the_exact_pass_and_fails_the_random_
 
     assert setup.exact(change) == ""
     assert "random operands" in setup.full(change)
+
+
+@pytest.mark.parametrize("how", ["as they are", "cut", "ties to even"])
+def test_operands_of_tf32_are_rounded_to_the_nearest(how: str, folder: Path) -> None:
+    """A kernel that does not round, or cuts as tensor cores do to what was not rounded, is wrong; ties do not occur."""
+    setup = Setup(Problem(40, 33, 500, dtype="tf32"), folder)
+
+    def read(operand: str, address: int) -> npt.NDArray[np.float64]:
+        stored = view(setup.problem, operand, address).copy()
+        if how == "cut":
+            stored = (stored.view(np.uint32) & ~np.uint32(0x1FFF)).view(np.float32)
+        return nearest_tf32(stored.astype(np.float64)) if how == "ties to even" else stored.astype(np.float64)
+
+    def change(problem: Problem, pointers: Any, scalars: Any, result: Any) -> Any:
+        return result + scalars[0] * (read("a", pointers["a"]) @ read("b", pointers["b"]) - product(problem, pointers))
+
+    assert setup.exact(change) == ""
+    assert ("random operands" in setup.full(change)) == (how != "ties to even")
+
+
+def test_no_tf32_operand_is_halfway_between_two_numbers(folder: Path) -> None:
+    problem = Problem(300, 8, 300, dtype="tf32")
+    setup, as_fp32 = Setup(problem, folder), Setup(Problem(300, 8, 300), folder)
+    low_bits, untouched = (
+        view(one.problem, "a", one.operands.address("a0")).view(np.uint32) & 0x1FFF for one in (setup, as_fp32)
+    )
+    assert (untouched == 0x1000).any(), "of 90,000 numbers about ten are ties by chance"
+    assert not (low_bits == 0x1000).any()
+    assert np.count_nonzero(low_bits != untouched) == np.count_nonzero(untouched == 0x1000)
 
 
 def test_one_refinement_verifies_several_kernels_and_judges_each(folder: Path) -> None:
