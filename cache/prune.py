@@ -12,12 +12,13 @@ from kt.cache.connection import HANDLER_S, translated
 from kt.cache.damage import refuse_other_formats, set_aside_if_damaged
 from kt.cache.location import database_path
 from kt.cache.opening import open_for_reading
-from kt.cache.rows import BEST_QUERY, CacheWarning, Stored, decode_best_row, decode_key_row
+from kt.cache.rows import CacheWarning, Stored, decode_key_row, decode_measurement_row
+from kt.cache.schema import MEASUREMENT_COLUMNS
 from kt.cache.store import Store
 from kt.cache.validity import changed_since
 from kt.errors import InputError
 
-__all__ = ["PruneReport", "PruneRule", "prune", "prune_damaged", "prune_unreadable"]
+__all__ = ["PruneReport", "PruneRule", "Unreadable", "prune", "prune_damaged", "prune_unreadable"]
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,30 @@ def prune(store: Store, rule: PruneRule, *, dry_run: bool = False) -> PruneRepor
     return PruneReport(removed, measurements, max(before - _size(store.file), 0))
 
 
-def prune_unreadable(store: Store) -> list[CacheWarning]:
-    """Removes winners that cannot be read (a field is missing or unknown), and says which they were."""
-    decoded = [(row[0], decode_best_row(row)) for row in store.read(BEST_QUERY)]
-    unreadable = {row_id: warning for row_id, warning in decoded if isinstance(warning, CacheWarning)}
-    store.remove(unreadable)
-    return list(unreadable.values())
+@dataclass(frozen=True)
+class Unreadable:
+    """What was removed because no command can use it: which winners, and how many measurements."""
+
+    winners: list[CacheWarning]
+    measurements: int
+
+
+def prune_unreadable(store: Store) -> Unreadable:
+    """Removes what other commands name and pass over: winners that cannot be read (a field is missing or unknown) or
+    are not of the spaces that the store expects, and measurements that cannot be read.
+    """
+    winners = store.unreadable()
+    store.remove(winners)
+    columns = ", ".join(MEASUREMENT_COLUMNS)
+    rows = store.read(
+        f"SELECT key_id, config, source, digest, fields, {columns} FROM measurements JOIN keys ON keys.id = key_id"
+    )
+    readable = {key: not isinstance(decode_key_row(*key), CacheWarning) for key in {row[3:5] for row in rows}}
+    bad = [row[:3] for row in rows if not readable[row[3:5]] or decode_measurement_row(row[5:]) is None]
+    query = "DELETE FROM measurements WHERE key_id = ? AND config = ? AND source = ?"
+    store.write(lambda: store.connection.executemany(query, bad))
+    _shrink(store)
+    return Unreadable(list(winners.values()), len(bad))
 
 
 def prune_damaged(path: Path) -> Path | None:

@@ -114,21 +114,28 @@ class Store(OpenFile):
 
     def stored(self, where: str = "", values: tuple[str, ...] = ()) -> list[Stored]:
         """Every stored winner that can be read, in the order of storing; the others become warnings."""
-        found = []
-        for row in self.read(f"{BEST_QUERY} {where} ORDER BY best.id", values):
-            decoded = decode_best_row(row)
-            if isinstance(decoded, CacheWarning):
-                self.warn(decoded)
-            elif reason := self._unfit(decoded.best):
-                self.warn(entry_warning(decoded.id, decoded.best.key, reason))
-            else:
-                found.append(decoded)
-        return found
+        judged = self._judged(where, values).values()
+        for warning in judged:
+            if isinstance(warning, CacheWarning):
+                self.warn(warning)
+        return [row for row in judged if isinstance(row, Stored)]
+
+    def unreadable(self) -> dict[int, CacheWarning]:
+        """What `stored` passes over, by its row: what cannot be read, and what is not of the expected spaces."""
+        return {row_id: warning for row_id, warning in self._judged().items() if isinstance(warning, CacheWarning)}
 
     def remove(self, ids: Iterable[int]) -> int:
         """Removes stored winners by their row; the number that were there."""
         rows = [(row_id,) for row_id in ids]
         return self.write(lambda: self.connection.executemany("DELETE FROM best WHERE id = ?", rows).rowcount)
+
+    def _judged(self, where: str = "", values: tuple[str, ...] = ()) -> dict[int, Stored | CacheWarning]:
+        found: dict[int, Stored | CacheWarning] = {}
+        for row in self.read(f"{BEST_QUERY} {where} ORDER BY best.id", values):
+            found[row[0]] = decoded = decode_best_row(row)
+            if isinstance(decoded, Stored) and (reason := self._unfit(decoded.best)):
+                found[row[0]] = entry_warning(decoded.id, decoded.best.key, reason)
+        return found
 
     # For the modules of this package
 

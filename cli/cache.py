@@ -94,10 +94,12 @@ def prune(
     predicted: Annotated[bool, typer.Option("--predicted", help="What only the model ranked.")] = False,
     older_than: Annotated[str | None, typer.Option(metavar="SPAN", help="Stored longer ago: 90d, 12h, 30m.")] = None,
     device: options.DeviceFilter = None,
-    unreadable: Annotated[bool, typer.Option("--unreadable", help="Winners that cannot be read, alone.")] = False,
+    unreadable: Annotated[bool, typer.Option("--unreadable", help="What cannot be read or used, alone.")] = False,
     damaged: Annotated[bool, typer.Option("--damaged", help="Set a damaged file aside, alone.")] = False,
     cubins: Annotated[bool, typer.Option("--cubins", help="Compiled kernels not used for an hour, alone.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    space: options.Space = None,
+    templates: options.Templates = None,
     cache_dir: options.CacheDir = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -107,23 +109,24 @@ def prune(
     At least one is needed. --unreadable, --damaged and --cubins each stand alone."""
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.prune import PruneRule
+    from kt.cli import inputs
     from kt.cli.cache_entries import current_sources, device_part
-    from kt.cli.inputs import read_age
     from kt.errors import InputError
 
     alone = [name for name, given in (("unreadable", unreadable), ("damaged", damaged), ("cubins", cubins)) if given]
-    sources = current_sources(None, ()) if stale else None
-    age: timedelta | None = read_age(older_than) if older_than else None
+    folders = inputs.check_folders(templates)
+    sources = current_sources(space, folders) if stale else None
+    age: timedelta | None = inputs.read_age(older_than) if older_than else None
     part = device_part(device) if device is not None else ""
     rule = PruneRule(sources, partial, failed, predicted, age, part)
     if len(alone) > 1 or (alone and (rule != PruneRule() or dry_run)):
         raise InputError(f"--{alone[0]} stands alone", hint="run kt cache prune once for each of them")
     folder = cache_folder(cache_dir)
     _check_place(folder)
-    if alone:
-        document = {"unreadable": _prune_unreadable, "damaged": _prune_damaged, "cubins": _prune_cubins}[alone[0]](
-            folder
-        )
+    if unreadable:
+        document = _prune_unreadable(folder, space, folders)
+    elif alone:
+        document = {"damaged": _prune_damaged, "cubins": _prune_cubins}[alone[0]](folder)
     else:
         document = _prune_by(rule, folder, dry_run=dry_run)
     _report(document, as_json=as_json, quiet=quiet)
@@ -160,15 +163,21 @@ def _exists(folder: Path) -> bool:
     return os.path.lexists(database_path(folder))  # what cannot be opened is told by opening it
 
 
-def _prune_unreadable(folder: Path) -> dict[str, object]:
-    from kt.cache.prune import prune_unreadable
+def _prune_unreadable(folder: Path, space: Path | None, templates: tuple[Path, ...]) -> dict[str, object]:
+    from kt.cache.prune import Unreadable, prune_unreadable
     from kt.cache.store import Store
+    from kt.cli.cache_entries import current_spaces, digests
 
-    removed: list[str] = []
+    spaces = current_spaces(space)
+    sources = digests(spaces, templates)
+    found = Unreadable([], 0)
     if _exists(folder):
         with Store.open(folder) as store:
-            removed = [str(warning) for warning in prune_unreadable(store)]
-    return {"text": "\n".join([f"{len(removed)} winners removed", *removed]), "removed": removed}
+            store.expect(spaces, sources)
+            found = prune_unreadable(store)
+    removed = [str(warning) for warning in found.winners]
+    text = "\n".join([f"{len(removed)} winners and {found.measurements} measurements removed", *removed])
+    return {"text": text, "removed": removed, "measurements": found.measurements}
 
 
 def _prune_damaged(folder: Path) -> dict[str, object]:

@@ -73,6 +73,34 @@ def test_what_is_no_winner_is_tuned_again(
     assert quiet.err == ""
 
 
+@pytest.mark.parametrize(("expression", "reason"), SPOILT)
+def test_what_is_no_winner_can_be_removed(
+    expression: str, reason: str, kt: Command, cache: Path, small_family: tuple[str, ...], own_environment: Path
+) -> None:
+    """What listings name is what `--unreadable` removes, with its count; a good winner and other spaces' stay."""
+    spoil(own_environment, expression)
+    with closing(sqlite3.connect(own_environment / "kt.sqlite3")) as connection, connection:
+        connection.execute("UPDATE measurements SET time_us = -1 WHERE key_id = 2")
+        (odd,) = connection.execute("SELECT count(*) FROM measurements WHERE key_id = 2").fetchone()
+    pruned = kt("cache", "prune", "--unreadable", *small_family)
+    assert pruned.code == 0
+    assert pruned.out.splitlines()[0] == f"1 winners and {odd} measurements removed"
+    assert reason in pruned.out
+    listed = kt("show-cache", "--json", *small_family)
+    assert [entry["problem"]["m"] for entry in listed.json["entries"]] == [128]
+    assert listed.err == ""
+    again = kt("cache", "prune", "--unreadable", "--json", *small_family).json
+    assert (again["removed"], again["measurements"]) == ([], 0)
+
+
+def test_stale_winners_are_told_by_the_space_that_is_given(
+    kt: Command, cache: Path, small_family: tuple[str, ...], own_environment: Path
+) -> None:
+    """With the space that they were tuned with, as for every other command, winners are not stale and stay."""
+    assert kt("cache", "prune", "--stale", "--dry-run", "--json", *small_family).json["winners"] == 0
+    assert kt("cache", "prune", "--stale", "--dry-run", "--json").json["winners"] == 2
+
+
 def test_an_entry_of_another_space_is_stale_not_wrong(
     kt: Command, cache: Path, small_family: tuple[str, ...], own_environment: Path
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kt.cache.entries import entries, select
 from kt.cache.merge import merge
-from kt.cache.prune import PruneReport, PruneRule, prune, prune_unreadable
+from kt.cache.prune import PruneReport, PruneRule, Unreadable, prune, prune_unreadable
 from kt.cache.records import BestConfig, Measurement
 from kt.cache.store import Store
 from kt.devices.device import DeviceIdentity
@@ -244,9 +244,21 @@ def test_pruning_by_nothing_is_refused(store: Store) -> None:
 def test_unreadable_entries_can_be_removed_by_name(store: Store) -> None:
     """G4: what listings warn about can be got rid of, and only that."""
     store.connection.execute("UPDATE best SET record = '{}' WHERE id = 2")
-    assert [warning.subject for warning in prune_unreadable(store)] == ["cache entry 2 (fp32 nn 2x2x2 on NVIDIA H200)"]
+    store.connection.execute("UPDATE measurements SET status = 'odd' WHERE source = 's2'")
+    removed = prune_unreadable(store)
+    assert [warning.subject for warning in removed.winners] == ["cache entry 2 (fp32 nn 2x2x2 on NVIDIA H200)"]
+    assert removed.measurements == 1
     assert len(entries(store)) == 4
-    assert prune_unreadable(store) == []
+    assert store.read("SELECT count(*) FROM measurements") == [(4,)]
+    assert prune_unreadable(store) == Unreadable([], 0)
+
+
+def test_what_belongs_to_an_unreadable_key_goes_with_it(store: Store) -> None:
+    """No look-up finds it again: its winner and its three measurements, and the key itself."""
+    store.connection.execute("UPDATE keys SET fields = json_set(fields, '$.problem.m', 65) WHERE id = 1")
+    removed = prune_unreadable(store)
+    assert (len(removed.winners), removed.measurements) == (1, 3)
+    assert store.read("SELECT count(*) FROM keys") == [(4,)]
 
 
 def test_pruning_beside_a_reader_works(store: Store) -> None:
