@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kt.cli import options
 from kt.cli.figures import time_text
-from kt.cli.outcome import note, reported
+from kt.cli.outcome import note
 from kt.errors import NoUsableGpu, NoValidConfiguration
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ __all__ = ["gemm"]
 SCHEMA = "kt.bench/1"
 
 
-@reported
 def gemm(
     shapes: options.Shapes,
     dtype: options.DtypeOverride = None,

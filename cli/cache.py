@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import note, reported
+from kt.cli.outcome import note
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["merge", "path", "prune"]
 
 
-@reported
 def path(
     cache_dir: options.CacheDir = None,
     as_json: options.Json = False,
@@ -46,7 +45,6 @@ def path(
         print(folder)
 
 
-@reported
 def merge(
     sources: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Caches to bring in: folders or files.")],
     cache_dir: options.CacheDir = None,
@@ -86,14 +84,13 @@ def _conflict_text(conflict: Conflict) -> str:
     )
 
 
-@reported
 def prune(
     stale: Annotated[bool, typer.Option("--stale", help="Winners whose template, headers or space changed.")] = False,
     partial: Annotated[bool, typer.Option("--partial", help="Winners of searches that did not finish.")] = False,
     failed: Annotated[bool, typer.Option("--failed", help="Measurements that failed; they are tried again.")] = False,
     predicted: Annotated[bool, typer.Option("--predicted", help="What only the model ranked.")] = False,
     older_than: Annotated[str | None, typer.Option(metavar="SPAN", help="Stored longer ago: 90d, 12h, 30m.")] = None,
-    device: options.DeviceFilter = None,
+    device_filter: options.DeviceFilter = None,
     unreadable: Annotated[bool, typer.Option("--unreadable", help="What cannot be read or used, alone.")] = False,
     damaged: Annotated[bool, typer.Option("--damaged", help="Set a damaged file aside, alone.")] = False,
     cubins: Annotated[bool, typer.Option("--cubins", help="Compiled kernels not used for an hour, alone.")] = False,
@@ -117,7 +114,7 @@ def prune(
     folders = inputs.check_folders(templates)
     sources = current_sources(space, folders) if stale else None
     age: timedelta | None = inputs.read_age(older_than) if older_than else None
-    part = device_part(device) if device is not None else ""
+    part = device_part(device_filter) if device_filter is not None else ""
     rule = PruneRule(sources, partial, failed, predicted, age, part)
     if len(alone) > 1 or (alone and (rule != PruneRule() or dry_run)):
         raise InputError(f"--{alone[0]} stands alone", hint="run kt cache prune once for each of them")

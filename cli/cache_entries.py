@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kt.errors import InputError, NoUsableGpu
+from kt.errors import InputError, NoUsableGpu, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,8 +35,10 @@ def current_sources(space: Path | None, folders: tuple[Path, ...]) -> dict[str, 
 
 def current_spaces(space: Path | None) -> dict[str, SearchSpace]:
     """The spaces of today by family: the built-in ones, and those of a file, which go before."""
+    from kt.cli.inputs import check_space
     from kt.search_spaces.loader import builtin_spaces, resolve_spaces
 
+    check_space(space)
     spaces = {item.family: item for item in builtin_spaces()}
     if space is not None:
         spaces |= {item.family: item for item in resolve_spaces(space, ())}
@@ -54,10 +56,10 @@ def device_part(text: str) -> str:
     """The part of a device's label that a filter means: as given, or all of it for a device named as for `kt tune`.
 
     Raises:
-        InputError: the filter is empty, as of a shell variable that is not set; it would mean every device.
+        OptionError: the filter is empty, as of a shell variable that is not set; it would mean every device.
     """
     if not text:
-        raise InputError("--device is empty", hint="leave it out for all devices")
+        raise OptionError("device", "is empty", hint="leave it out for all devices")
     return _selected(text).label if _is_selector(text) else text
 
 

@@ -5,14 +5,13 @@ from typing import Annotated
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import end, reported
+from kt.cli.outcome import end
 
 __all__ = ["doctor"]
 
 SCHEMA = "kt.doctor/1"
 
 
-@reported
 def doctor(
     cache_dir: options.CacheDir = None,
     as_json: options.Json = False,

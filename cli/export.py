@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import note, reported
+from kt.cli.outcome import note
 from kt.errors import InputError, NoValidConfiguration
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 
-@reported
 def export(
     as_json: Annotated[bool, typer.Option("--json", help="A JSON table, schema kt.table/1.")] = False,
     header: Annotated[bool, typer.Option("--header", help="A C++17 header with the table and its lookup.")] = False,

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kt.cli.output import is_stdout
-from kt.errors import InputError
+from kt.errors import InputError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_folders",
+    "check_space",
     "check_streams",
     "check_templates",
     "read_age",
@@ -54,7 +55,14 @@ def read_spaces(path: Path | None, problems: Sequence[Problem]) -> list[SearchSp
     """The built-in spaces, or what `--space` makes of them, that may serve these problems."""
     from kt.search_spaces.loader import resolve_spaces
 
+    check_space(path)
     return resolve_spaces(path, tuple(dict.fromkeys(problem.dtype for problem in problems)))
+
+
+def check_space(path: Path | None) -> None:
+    """Raises OptionError if the file of `--space` is not there; what is wrong in it is told with its line."""
+    if path is not None and str(path) != "-" and not os.path.lexists(path):
+        raise OptionError("space", f"{path} does not exist")
 
 
 def check_folders(folders: Sequence[Path] | None) -> tuple[Path, ...]:
@@ -65,7 +73,7 @@ def check_folders(folders: Sequence[Path] | None) -> tuple[Path, ...]:
     """
     for folder in folders or ():
         if not os.path.isdir(folder):  # unlike Path.is_dir, no error for one that nobody may look at
-            raise InputError(f"--templates {folder} is not a folder", hint="name the folder that holds gemm/….cu.j2")
+            raise OptionError("templates", f"{folder} is not a folder", hint="name the folder that holds gemm/….cu.j2")
     return tuple(folder.resolve() for folder in folders or ())
 
 
@@ -90,7 +98,7 @@ def read_peers(text: str) -> tuple[str, ...]:
         return ()
     for name in names:
         if name not in PEERS:
-            raise InputError(f"--peers {text!r}: {name!r} is unknown", hint=f"known: {', '.join(PEERS)}, or none")
+            raise OptionError("peers", f"{text!r}: {name!r} is unknown", hint=f"known: {', '.join(PEERS)}, or none")
     return names
 
 
@@ -106,14 +114,14 @@ def read_budget(text: str | None) -> Budget:
         return Budget()
     form = _BUDGET.fullmatch(text.strip())
     if form is None:
-        raise InputError(f"--budget {text!r} is neither a time nor a number", hint="for example 60s, 5m, 1h or 500")
+        raise OptionError("budget", f"{text!r} is neither a time nor a number", hint="for example 60s, 5m, 1h or 500")
     number, unit = float(form["number"]), form["unit"]
     if number == 0:
-        raise InputError(f"--budget {text!r} leaves nothing to spend", hint="leave the option out for no limit")
+        raise OptionError("budget", f"{text!r} leaves nothing to spend", hint="leave the option out for no limit")
     if unit:
         return Budget(seconds=number * _SECONDS[unit])
     if not number.is_integer():
-        raise InputError(f"--budget {text!r}: candidates come whole", hint="for a time, add s, m or h")
+        raise OptionError("budget", f"{text!r}: candidates come whole", hint="for a time, add s, m or h")
     return Budget(evaluations=int(number))
 
 

@@ -7,7 +7,8 @@ import typer
 from typer.core import TyperGroup
 
 from kt.cli import bench, cache, doctor, export, plan, schema, show_cache, tune
-from kt.cli.outcome import INTERRUPTED, complain, reported
+from kt.cli.origin import Context
+from kt.cli.outcome import INTERRUPTED, Command, complain, ending
 from kt.cli.project_file import find_project_file, for_commands, project_defaults
 from kt.cli.streams import checked_streams
 from kt.cli.usage import UsageError, usage_failure
@@ -31,6 +32,10 @@ class _Root(TyperGroup):
 
     def list_commands(self, ctx: object) -> list[str]:
         return list(ORDER)
+
+    def invoke(self, ctx: Context) -> Any:
+        with ending(ctx):
+            return super().invoke(ctx)
 
     def main(self, *args: Any, **extra: Any) -> Any:
         sys.exit(self._exit_code(*args, **{**extra, "standalone_mode": False}))
@@ -63,21 +68,21 @@ _plan = _app("Show what a run would do, without a GPU.")
 _bench = _app("Time the winners beside the vendor's library.")
 _cache = _app("Look after the cache.")
 
-_tune.command("gemm")(tune.gemm)
-_plan.command("gemm")(plan.gemm)
-_bench.command("gemm")(bench.gemm)
-_cache.command("merge")(cache.merge)
-_cache.command("prune")(cache.prune)
-_cache.command("path")(cache.path)
+_tune.command("gemm", cls=Command)(tune.gemm)
+_plan.command("gemm", cls=Command)(plan.gemm)
+_bench.command("gemm", cls=Command)(bench.gemm)
+_cache.command("merge", cls=Command)(cache.merge)
+_cache.command("prune", cls=Command)(cache.prune)
+_cache.command("path", cls=Command)(cache.path)
 
 app.add_typer(_tune, name="tune")
-app.command("show-cache")(show_cache.show_cache)
-app.command("export")(export.export)
+app.command("show-cache", cls=Command)(show_cache.show_cache)
+app.command("export", cls=Command)(export.export)
 app.add_typer(_plan, name="plan")
 app.add_typer(_bench, name="bench")
-app.command("doctor")(doctor.doctor)
+app.command("doctor", cls=Command)(doctor.doctor)
 app.add_typer(_cache, name="cache")
-app.command("schema")(schema.schema)
+app.command("schema", cls=Command)(schema.schema)
 
 
 def _print_version(asked: bool) -> None:
@@ -89,7 +94,6 @@ def _print_version(asked: bool) -> None:
 
 
 @app.callback()
-@reported
 def _root(
     context: typer.Context,
     version: Annotated[
@@ -99,6 +103,7 @@ def _root(
     """The options of `kt` itself, and the defaults of the project that it is called in."""
     file = find_project_file()
     if file is not None:
+        context.obj = file  # for messages about its values
         context.default_map = for_commands(_command_names(context.command), project_defaults(file))
 
 

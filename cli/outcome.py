@@ -1,19 +1,19 @@
 """How a command ends: the one place that turns a failure into a message and an exit code."""
 
-import functools
 import sys
-from collections.abc import Callable
-from typing import ParamSpec
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
+from kt.cli.origin import Context, placed
 from kt.errors import KtError
 
-__all__ = ["INTERRUPTED", "complain", "end", "note", "reported"]
+__all__ = ["INTERRUPTED", "Command", "complain", "end", "ending", "note"]
 
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended: 128 + SIGINT
-
-Parameters = ParamSpec("Parameters")
 
 
 def note(text: str) -> None:
@@ -35,18 +35,22 @@ def end(code: int) -> None:
         raise typer.Exit(code)
 
 
-def reported(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """Wrap a command: a `KtError` becomes one message, Ctrl-C ends it quietly, and anything else is a bug and shows."""
+@contextmanager
+def ending(context: Context) -> Iterator[None]:
+    """Ends a command: a `KtError` becomes one message, Ctrl-C is said in a word, anything else is a bug and shows."""
+    try:
+        yield
+    except KtError as error:
+        complain(placed(error, context))
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        note("interrupted")
+        raise typer.Exit(INTERRUPTED) from None
 
-    @functools.wraps(command)
-    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except KtError as error:
-            complain(error)
-            raise typer.Exit(error.exit_code) from None
-        except KeyboardInterrupt:
-            note("interrupted")
-            raise typer.Exit(INTERRUPTED) from None
 
-    return run
+class Command(TyperCommand):
+    """A command of `kt`, which ends like all of them."""
+
+    def invoke(self, ctx: Context) -> Any:
+        with ending(ctx):
+            return super().invoke(ctx)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import note, reported
+from kt.cli.outcome import note
 from kt.errors import CacheError, NoValidConfiguration
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ SCHEMA = "kt.plan/1"
 STANDARD = 4096  # m, n and k of the problem that stands in where no shapes are given
 
 
-@reported
 def gemm(
     shapes: options.OptionalShapes = None,
     dtype: options.DtypeOverride = None,

@@ -81,7 +81,7 @@ def _check(path: Path, name: str, value: object) -> None:
         close = get_close_matches(name, _KINDS, 1)
         hint = f"did you mean {close[0]}?" if close else f"known keys: {', '.join(_KINDS)}"
         raise InputError(f"{path}: unknown key {name!r}", hint=hint)
-    if not _fits(value, _KINDS[name]):
+    if not _fits(value, _KINDS[name]) or (name in _PATHS and _names_nothing(value)):
         raise InputError(
             f"{path}: {name} is {_shown(value)}", hint="see docs/commands.md for the values of each option"
         )
@@ -94,6 +94,11 @@ def _fits(value: object, kinds: type | tuple[type, ...]) -> bool:
         return -(2**63) <= value < 2**63  # as TOML has it
     names = value if isinstance(value, list) else [value]
     return all(isinstance(name, str) and "\0" not in name for name in names)
+
+
+def _names_nothing(value: object) -> bool:
+    """An empty path would mean the folder of the file."""
+    return not all(value) if isinstance(value, list) else not value
 
 
 def _shown(value: object) -> str:

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from kt.cli.outcome import reported
-
 __all__ = ["schema"]
 
 
@@ -18,7 +16,6 @@ class SchemaName(StrEnum):
     table = "table"
 
 
-@reported
 def schema(
     name: Annotated[
         SchemaName, typer.Argument(help="Which file: a shapes file, a search space, or an exported table.")

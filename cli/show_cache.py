@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import note, reported
+from kt.cli.outcome import note
 from kt.errors import KtError, NoValidConfiguration
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ class StateName(StrEnum):
     stale = "stale"
 
 
-@reported
 def show_cache(
     shapes: options.OptionalShapes = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import INTERRUPTED, end, note, reported
+from kt.cli.outcome import INTERRUPTED, end, note
 from kt.errors import BudgetEnded, CacheError, KtError, NoValidConfiguration
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ SCHEMA = "kt.tune/1"
 LISTED = 8  # shapes that a message names; the table and `--json` have all
 
 
-@reported
 def gemm(
     shapes: options.Shapes,
     dtype: options.DtypeOverride = None,

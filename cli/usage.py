@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from kt.cli.origin import source_of
 from kt.cli.outcome import complain
 from kt.errors import InputError
 
@@ -21,7 +22,9 @@ def usage_failure(error: typer.BadParameter) -> int:
         print(text, file=sys.stderr)
     else:
         command = error.ctx.command_path if error.ctx else "kt"
-        complain(InputError(_plain(text), hint=f"`{command} --help` lists what there is"))
+        source = source_of(error.ctx, error.param) if error.ctx and getattr(error, "param", None) else ""
+        said = f"{source}: {_plain(error.message)}" if source else _plain(text)
+        complain(InputError(said, hint=f"`{command} --help` lists what there is"))
     return InputError.exit_code
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kt.devices.device import Device
-from kt.errors import InputError
+from kt.errors import OptionError
 
 __all__ = ["Rates", "architecture_rates", "catalog", "find", "modelled"]
 
@@ -35,14 +35,15 @@ def modelled(key: str) -> Device:
     """The GPU `key` (or an alias) as a stand-in that is compiled for and ranked by the model, never measured on.
 
     Raises:
-        InputError: the data file has no such GPU; the message lists those it has.
+        OptionError: the data file has no such GPU; the message lists those it has.
     """
     wanted = _plain(key)
     names = _keys_by_plain_name()
     if wanted not in names:
         close = difflib.get_close_matches(wanted, names, n=1)
         hint = f"did you mean model:{names[close[0]]}?" if close else None
-        raise InputError(f"no GPU {key!r} in kt's data file; it has {', '.join(catalog())}", hint=hint)
+        have = f"no such GPU is in kt's data file, which has {', '.join(catalog())}"
+        raise OptionError("device", f"model:{key}: {have}", hint=hint)
     return replace(catalog()[names[wanted]], modelled=True)
 
 

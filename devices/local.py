@@ -8,7 +8,7 @@ from typing import Any
 from kt.devices.catalog import architecture_rates, find, modelled
 from kt.devices.device import Device
 from kt.devices.driver import Driver, open_driver, unusable
-from kt.errors import InputError, NoUsableGpu
+from kt.errors import NoUsableGpu, OptionError
 
 __all__ = ["AUTO_MODEL", "local_device", "select_device"]
 
@@ -31,7 +31,7 @@ def select_device(text: str) -> Device:
 
     Raises:
         NoUsableGpu: a local GPU is asked for and none can be used.
-        InputError: `text` is none of these.
+        OptionError: `text` is none of these.
     """
     kind, _, name = text.strip().partition(":")
     if kind == "model" and name:
@@ -43,7 +43,7 @@ def select_device(text: str) -> Device:
     if text.strip() == "local":
         return local_device()
     hint = "use local, a number, auto, or model:NAME, for example model:h200"
-    raise InputError(f"--device {text!r} names no device", hint=hint)
+    raise OptionError("device", f"{text!r} names no device", hint=hint)
 
 
 def local_device(index: int = 0, *, load: Callable[[str], Any] = ctypes.CDLL) -> Device:

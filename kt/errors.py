@@ -5,6 +5,7 @@ of the command line. Anything that is not a `KtError` is a bug and surfaces as a
 
     KtError                 1  failure
     ├─ InputError           2  usage, or a bad input file
+    │  └─ OptionError       2  a value of an option that cannot be used
     ├─ NoValidConfiguration 3  some shape has no valid configuration
     ├─ NoUsableGpu          4  no usable GPU
     ├─ BudgetEnded          5  the budget ended with shapes untuned
@@ -20,6 +21,7 @@ __all__ = [
     "KtError",
     "NoUsableGpu",
     "NoValidConfiguration",
+    "OptionError",
 ]
 
 
@@ -43,6 +45,20 @@ class InputError(KtError):
     """A command line, shapes file or search space that cannot be used as it is."""
 
     exit_code = 2
+
+
+class OptionError(InputError):
+    """A value of an option that cannot be used; who reports it knows whether it came from the command line.
+
+    Args:
+        option: its name on the command line, without dashes.
+        text: what is wrong; it continues the option's name.
+    """
+
+    def __init__(self, option: str, text: str, *, hint: str | None = None) -> None:
+        super().__init__(f"--{option} {text}", hint=hint)
+        self.option = option
+        self.text = text
 
 
 class NoValidConfiguration(KtError):

@@ -66,6 +66,8 @@ def test_it_applies_to_the_commands_that_have_the_option(kt: Command, project: P
         (f"jobs = {'9' * 5000}\n", "kt.toml"),
         (f"jobs = 0x{'f' * 5000}\n", "jobs is out of range"),
         (f"templates = {'[' * 5000}{']' * 5000}\n", "nested too deep"),
+        ('cache_dir = ""\n', "cache_dir is ''"),
+        ('templates = ["a", ""]\n', "templates is ['a', '']"),
     ],
 )
 def test_errors_name_file_and_key(kt: Command, project: Path, text: str, said: str) -> None:
@@ -75,6 +77,68 @@ def test_errors_name_file_and_key(kt: Command, project: Path, text: str, said: s
     assert outcome.code == 2
     assert str(project / "kt.toml") in outcome.err
     assert said in outcome.err
+
+
+TUNE = ("tune", "gemm", "--shapes", "shapes.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("jobs = 999\n", "jobs: "),
+        ("seed = -1\n", "seed: "),
+        ('strategy = "best"\n', "strategy: 'best' is not one of 'auto', 'exhaustive', 'random'"),
+        ('progress = "some"\n', "progress: 'some' is not one of"),
+        ('budget = "soon"\n', "budget 'soon' is neither a time nor a number"),
+        ('peers = "mkl"\n', "peers 'mkl': 'mkl' is unknown"),
+        ('device = "fast"\n', "device 'fast' names no device"),
+        ('device = "model:fast"\n', "device model:fast: no such GPU"),
+        ('templates = ["none"]\n', "templates {project}/none is not a folder"),
+        ('space = "none.yaml"\n', "space {project}/none.yaml does not exist"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_told_of_the_file(kt: Command, project: Path, text: str, said: str) -> None:
+    """The message names the file and the key, where it can be changed, and no option that nobody has given."""
+    (project / "kt.toml").write_text(text)
+    (project / "shapes.yaml").write_text("shapes: [{m: 4, n: 4, k: 4}]\n")
+    outcome = kt(*TUNE)
+    assert outcome.code == 2
+    assert f"kt: error: {project / 'kt.toml'}: {said.format(project=project)}" in outcome.err
+    assert "'--" not in outcome.err
+    assert "error: --" not in outcome.err
+
+
+def test_a_value_of_the_command_line_is_told_of_the_option(
+    kt: Command, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a flag or a variable goes before the file, the message is about that one."""
+    (project / "kt.toml").write_text('device = "auto"\njobs = 2\nbudget = "60s"\n')
+    (project / "shapes.yaml").write_text("shapes: [{m: 4, n: 4, k: 4}]\n")
+    for flag, value in (("--device", "fast"), ("--budget", "soon"), ("--jobs", "999")):
+        err = kt(*TUNE, flag, value).err
+        assert flag in err
+        assert "kt.toml" not in err
+    monkeypatch.setenv("KT_DEVICE", "fast")
+    assert "kt: error: KT_DEVICE 'fast' names no device" in kt(*TUNE).err
+    monkeypatch.setenv("KT_JOBS", "999")
+    assert "kt: error: KT_JOBS: " in kt(*TUNE).err
+
+
+def test_a_cache_that_cannot_be_used_says_who_named_it(kt: Command, project: Path) -> None:
+    (project / "file").write_text("")
+    (project / "kt.toml").write_text('cache_dir = "file/cache"\ndevice = "model:h200"\n')
+    (project / "shapes.yaml").write_text("shapes: [{m: 4, n: 4, k: 4}]\n")
+    outcome = kt(*TUNE)
+    assert outcome.code == 1
+    assert f"(named by {project / 'kt.toml'}: cache_dir)" in outcome.err
+
+
+def test_a_device_of_the_file_filters_no_results(kt: Command, project: Path) -> None:
+    """`device` is what runs work on; as a filter of `kt cache prune` it would remove what nobody meant."""
+    (project / "kt.toml").write_text('device = "model:h200"\n')
+    for command in (("cache", "prune"), ("show-cache",), ("export", "--json")):
+        assert "H200" not in kt(*command).err
+    assert "nothing to prune by" in kt("cache", "prune", "--cache-dir", project).err
 
 
 def test_values_keep_their_meaning(project: Path) -> None:
