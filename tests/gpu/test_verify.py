@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kt.problems import LAYOUTS, Problem
+from kt.problems import DTYPES, LAYOUTS, Problem
 from kt.tuner.messages import Candidate, Prepare, Prepared, Refine, RefineReply, Screen
 from kt.tuner.reference import compile_reference, reference_definitions
 from kt.tuner.reference_kernels import ReferenceKernels
 from kt.tuner.verify import Verifier, scalars_of_passes
 from kt.tuner.worker import Worker
+from support.formats import STORED, decoded, encoded
 
 Naive = Callable[..., Candidate]
-STORED = {"fp32": "<f4", "tf32": "<f4", "fp64": "<f8", "fp16": "<f2", "bf16": "<u2", "int8": "|i1", "int32": "<i4"}
 LIMIT_S = 120.0
 
 
@@ -60,22 +60,13 @@ class OnGpu:
         return decoded(np.frombuffer(raw, STORED[dtype]), dtype).reshape(-1, self.problem.m, self.problem.n)
 
 
-def decoded(stored: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
-    if dtype == "bf16":
-        return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return stored.astype(np.float64)
-
-
 def rounded(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.float64]:
-    if dtype == "bf16":
-        bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
-        return decoded(np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, np.uint16), "bf16")
-    return values.astype(STORED[dtype]).astype(np.float64)
+    return decoded(encoded(values, dtype), dtype)
 
 
 PROBLEMS = [
     *(Problem(129, 65, 70, layout=layout, lda=133, ldb=140, ldc=70, beta=0.5) for layout in LAYOUTS),
-    *(Problem(100, 130, 513, dtype=dtype, layout="nt") for dtype in ("fp64", "tf32", "fp16", "bf16", "int8")),
+    *(Problem(100, 130, 513, dtype=dtype, layout="nt") for dtype in DTYPES if dtype != "fp32"),
     Problem(65, 33, 200, batch=5, stride_a=65 * 200 + 3, stride_c=65 * 33 + 1, beta=1.0, base_alignment=4),
     Problem(32, 32, 60_000, layout="tn"),
     Problem(1, 3000, 700, layout="nt", dtype="bf16", base_alignment=2),

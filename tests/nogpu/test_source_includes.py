@@ -8,7 +8,8 @@ import pytest
 from kt.errors import InputError
 from kt.templates.includes import CUDA_HEADERS, check_includes
 from kt.templates.lookup import BUILTIN
-from tests.conftest import SMALL_TEMPLATE, Command
+from support.commands import Command
+from support.small_family import SMALL_TEMPLATE
 
 SHAPES = "shapes: [{m: 64, n: 64, k: 64}]\n"
 

@@ -11,7 +11,8 @@ from kt.search_spaces.loader import load_space
 from kt.templates.digest import template_digest
 from kt.templates.lookup import MAX_BYTES
 from kt.templates.render import render
-from tests.conftest import SMALL_SPACE, Command
+from support.commands import Command
+from support.small_family import SMALL_SPACE
 
 
 def rendered(folder: Path, text: str | bytes, **files: str) -> str:

@@ -28,6 +28,7 @@ from kt.tuner.refinement import PeerUnavailable
 from kt.tuner.sampling import Sample
 from kt.tuner.timing_rules import BatchShape
 from kt.tuner.verify import Verifier, decode_element, describe_mismatch, scalars_of_passes, suspect_reference
+from support.formats import STORED, decoded, encoded, nearest, small_float
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to run reference.cu on the CPU")
 
@@ -169,45 +170,6 @@ class HostGpu:
 
 
 # --- kernels in numpy ------------------------------------------------------------------------------------------------
-
-STORED: dict[str, str] = {
-    "fp32": "<f4", "tf32": "<f4", "fp64": "<f8", "fp16": "<f2", "bf16": "<u2", "int8": "|i1", "int32": "<i4",
-    "fp8_e4m3": "|u1", "fp8_e5m2": "|u1",
-}  # fmt: skip
-
-
-def small_float(codes: npt.NDArray[Any], mantissa: int, bias: int) -> npt.NDArray[np.float64]:
-    """8-bit floats, by their definition."""
-    code = codes.astype(np.int64)
-    exponent, fraction = (code & 0x7F) >> mantissa, (code & ((1 << mantissa) - 1)) / (1 << mantissa)
-    size = np.where(exponent == 0, fraction * 2.0 ** (1 - bias), (1 + fraction) * 2.0 ** (exponent - bias))
-    special = (code & 0x7F) == 0x7F if mantissa == 3 else exponent == 31
-    return np.where(special, np.nan, np.where(code & 0x80, -size, size))
-
-
-def decoded(stored: npt.NDArray[Any], dtype: str) -> npt.NDArray[np.float64]:
-    if dtype == "tf32":
-        return nearest_tf32(stored.astype(np.float64))
-    if dtype == "bf16":
-        return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    if dtype == "fp8_e4m3":
-        return small_float(stored, 3, 7)
-    if dtype == "fp8_e5m2":
-        return small_float(stored, 2, 15)
-    return stored.astype(np.float64)
-
-
-def nearest_tf32(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The nearest numbers with 11 bits of significand; ties to even, where the reference takes them away from zero."""
-    fraction, exponent = np.frexp(values)
-    return np.asarray(np.ldexp(np.rint(np.ldexp(fraction, 11)), exponent - 11))
-
-
-def encoded(values: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[Any]:
-    if dtype == "bf16":
-        bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
-        return np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, np.uint16)
-    return values.astype(STORED[dtype])
 
 
 def view(problem: Problem, operand: str, address: int) -> npt.NDArray[Any]:
@@ -463,7 +425,7 @@ def test_operands_of_tf32_are_rounded_to_the_nearest(how: str, folder: Path) -> 
         stored = view(setup.problem, operand, address).copy()
         if how == "cut":
             stored = (stored.view(np.uint32) & ~np.uint32(0x1FFF)).view(np.float32)
-        return nearest_tf32(stored.astype(np.float64)) if how == "ties to even" else stored.astype(np.float64)
+        return nearest(stored, 11) if how == "ties to even" else stored.astype(np.float64)
 
     def change(problem: Problem, pointers: Any, scalars: Any, result: Any) -> Any:
         return result + scalars[0] * (read("a", pointers["a"]) @ read("b", pointers["b"]) - product(problem, pointers))
