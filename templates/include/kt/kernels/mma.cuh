@@ -1,0 +1,263 @@
+// Tiled GEMM on the tensor cores through mma.sync: any layout, size and leading dimension (sm_80 and later).
+//
+// A thread block computes BLOCK_M x BLOCK_N of C and walks k in steps of BLOCK_K through a ring of tiles in shared
+// memory, which cp.async fills ahead. A warp holds WARP_M x WARP_N sums in registers. The fragments of the next k step
+// are read while the present ones are multiplied, across the border of tiles too: the barrier stands before the last k
+// step of a tile.
+
+namespace kt {
+
+// What a number format means for `mma`: the k and the bytes of a k step, the sums of 16 x 8 results in one thread.
+template <Format FORMAT, class TAcc_>
+struct MmaFormat {
+  using Word = unsigned;
+  using Sum = TAcc_;
+  static constexpr int kDepthBytes = 32;
+  static constexpr int kSums = 4;
+  // Results 2 t and 2 t + 1 of row g (half 0) or g + 8 (half 1).
+  static __device__ __forceinline__ Sum sum_of(const Sum (&sums)[kSums], int half, int x) { return sums[2 * half + x]; }
+};
+
+#ifdef KT_HALF_SUMS
+template <Format FORMAT>
+struct MmaFormat<FORMAT, __half> {
+  using Word = unsigned;
+  using Sum = unsigned;
+  static constexpr int kDepthBytes = 32;
+  static constexpr int kSums = 2;
+  static __device__ __forceinline__ __half sum_of(const Sum (&sums)[kSums], int half, int x) {
+    return __ushort_as_half((unsigned short)(sums[half] >> 16 * x));
+  }
+};
+#endif
+
+template <Format FORMAT_, class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int WARP_M_,
+          int WARP_N_, int STAGES_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS, int LOAD_A, int LOAD_B, int STORE_>
+struct MmaTraits {
+  static constexpr Format FORMAT = FORMAT_;
+  using TIn = TIn_;
+  using TAcc = TAcc_;
+  using TOut = TOut_;
+  using Form = MmaFormat<FORMAT, TAcc>;
+  static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_;
+  static constexpr int WARP_M = WARP_M_, WARP_N = WARP_N_, STAGES = STAGES_, STORE = STORE_;
+  static constexpr int kWarpsN = BLOCK_N / WARP_N;
+  static constexpr int kThreads = 32 * (BLOCK_M / WARP_M) * kWarpsN;
+  static constexpr int kSteps = BLOCK_K * int(sizeof(TIn)) / Form::kDepthBytes;  // k steps of a tile
+
+  using TileA = MmaOperand<TIn, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS, LOAD_A, kThreads, RowOrder::kPlain>;
+  using TileB = MmaOperand<TIn, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS, LOAD_B, kThreads, RowOrder::kPlain>;
+  template <class Tile, Side SIDE, int WARP_MN>
+  using Reader = typename Select<Tile::K_CONTIGUOUS, RowReader<Tile, SIDE, WARP_MN>, TransposingReader<Tile, SIDE, WARP_MN>>::type;
+  using ReaderA = Reader<TileA, Side::kA, WARP_M>;
+  using ReaderB = Reader<TileB, Side::kB, WARP_N>;
+  using FragmentA = Fragment<typename Form::Word, Side::kA, WARP_M / 8>;
+  using FragmentB = Fragment<typename Form::Word, Side::kB, WARP_N / 8>;
+  static constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
+
+  static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps tile the block");
+  static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "a warp reads 16 rows or columns at once");
+  static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+  static_assert(STAGES >= 2, "one tile is read while the next arrives");
+  static_assert(kSteps >= 2 && kSteps % 2 == 0, "two register fragments alternate");
+};
+
+// The sums of a warp.
+template <class Traits>
+struct MmaSums {
+  using TAcc = typename Traits::TAcc;
+  using Form = typename Traits::Form;
+  static constexpr int WARP_N = Traits::WARP_N;
+  static constexpr int kStrips = Traits::WARP_M / 16, kOctets = Traits::WARP_N / 8;
+  static constexpr int kSpreadM = Traits::ReaderA::kSpread, kSpreadN = Traits::ReaderB::kSpread;
+  using Strip = EpilogueStrip<TAcc, WARP_N, kSpreadN>;
+
+  typename Form::Sum at[kStrips][kOctets][Form::kSums];
+  int first_m, first_n;  // the warp inside the block tile
+
+  __device__ __forceinline__ MmaSums() {
+    const int warp = int(threadIdx.x) / 32;
+    first_m = warp / Traits::kWarpsN * Traits::WARP_M;
+    first_n = warp % Traits::kWarpsN * Traits::WARP_N;
+  }
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kStrips; ++i)
+#pragma unroll
+      for (int j = 0; j < kOctets; ++j)
+#pragma unroll
+        for (int x = 0; x < Form::kSums; ++x) at[i][j][x] = 0;
+  }
+
+  // Columns turn back at the end of each row of tiles, so that one fragment of B is used twice in a row.
+  __device__ __forceinline__ void multiply(const typename Traits::FragmentA& a, const typename Traits::FragmentB& b) {
+#pragma unroll
+    for (int i = 0; i < kStrips; ++i) {
+#pragma unroll
+      for (int step = 0; step < kOctets; ++step) {
+        const int j = i % 2 ? kOctets - 1 - step : step;
+        ptx::mma<Traits::FORMAT>(at[i][j], a.at + 4 * i, b.at + 2 * j);
+      }
+    }
+  }
+
+  // The row of the warp's tile that row `row` of a strip holds.
+  __device__ __forceinline__ int row_of(int strip, int row) const {
+    return first_m + octet_position<kSpreadM>(2 * strip + row / 8, row % 8);
+  }
+
+  // Writes the 16 rows of a strip. The comparison keeps the loop around it rolled and the sums in registers.
+  __device__ __forceinline__ void put(int strip, unsigned char* shared) const {
+#pragma unroll
+    for (int i = 0; i < kStrips; ++i) {
+      if (i == strip) put_rows(at[i], shared);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static void put_rows(const typename Form::Sum (&sums)[kOctets][Form::kSums], unsigned char* shared) {
+    using Group = Vector<TAcc, Strip::kVector>;
+    const int lane = int(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      unsigned char* const row = shared + (half * 8 + g) * Strip::kPitch + t * (Strip::kTogether * int(sizeof(TAcc)));
+#pragma unroll
+      for (int first = 0; first < kOctets * 2; first += Strip::kVector) {
+        Group group;
+#pragma unroll
+        for (int y = 0; y < Strip::kVector; ++y) {
+          // Element y of the neighbouring columns that octets `base` ... base + SPREAD - 1 have in this thread.
+          const int base = first / Strip::kTogether * kSpreadN, inside = first % Strip::kTogether + y;
+          group.at[y] = Form::sum_of(sums[base + inside % kSpreadN], half, inside / kSpreadN);
+        }
+        const int column = first / Strip::kTogether * (8 * kSpreadN) + first % Strip::kTogether;
+        *reinterpret_cast<Group*>(row + column * int(sizeof(TAcc))) = group;
+      }
+    }
+  }
+};
+
+template <class Traits>
+struct MmaPipeline {
+  static constexpr int kSteps = Traits::kSteps;
+  typename Traits::TileA& a;
+  typename Traits::TileB& b;
+  typename Traits::ReaderA reader_a;
+  typename Traits::ReaderB reader_b;
+  typename Traits::FragmentA fragment_a[2];
+  typename Traits::FragmentB fragment_b[2];
+  unsigned shared, end;
+  unsigned fill, drain;  // the stages to be filled and to be read
+
+  __device__ __forceinline__ MmaPipeline(typename Traits::TileA& a, typename Traits::TileB& b, unsigned shared,
+                                         const MmaSums<Traits>& sums)
+      : a(a), b(b), reader_a(sums.first_m), reader_b(sums.first_n), shared(shared),
+        end(shared + Traits::STAGES * Traits::kStageBytes), fill(shared), drain(shared) {}
+
+  __device__ __forceinline__ unsigned after(unsigned stage) const {
+    const unsigned next = stage + Traits::kStageBytes;
+    return next == end ? shared : next;
+  }
+
+  template <int PART, int PARTS>
+  __device__ __forceinline__ void copy() const {
+    a.template copy<PART, PARTS>(fill);
+    b.template copy<PART, PARTS>(fill + Traits::TileA::kBytes);
+  }
+
+  __device__ __forceinline__ void end_copy() {
+    ptx::cp_async_commit();
+    a.next();
+    b.next();
+    fill = after(fill);
+  }
+
+  // All but the latest STAGES - 2 stages have arrived, and nobody reads the one before `drain` any more.
+  __device__ __forceinline__ static void await_stage() {
+    ptx::cp_async_wait<Traits::STAGES - 2>();
+    __syncthreads();
+  }
+
+  __device__ __forceinline__ void read(int buffer, int k_step) {
+    reader_a.read(fragment_a[buffer], drain, k_step);
+    reader_b.read(fragment_b[buffer], drain + Traits::TileA::kBytes, k_step);
+  }
+
+  __device__ __forceinline__ void begin() {
+#pragma unroll
+    for (int stage = 0; stage < Traits::STAGES - 1; ++stage) {
+      copy<0, 1>();
+      end_copy();
+    }
+    await_stage();
+    read(0, 0);
+  }
+
+  template <int K_STEP>
+  __device__ __forceinline__ void step(MmaSums<Traits>& sums) {
+    if constexpr (K_STEP == kSteps - 1) {
+      end_copy();
+      await_stage();
+      drain = after(drain);
+    }
+    read((K_STEP + 1) % 2, (K_STEP + 1) % kSteps);
+    if constexpr (K_STEP < kSteps - 1) copy<K_STEP, kSteps - 1>();
+    sums.multiply(fragment_a[K_STEP % 2], fragment_b[K_STEP % 2]);
+    if constexpr (K_STEP + 1 < kSteps) step<K_STEP + 1>(sums);
+  }
+
+  // Copies run STAGES - 1 tiles ahead; beyond the last tile they write zeros that nobody reads.
+  __device__ __forceinline__ void run(MmaSums<Traits>& sums, int steps) {
+    begin();
+#pragma unroll 1
+    for (int i = 0; i < steps; ++i) step<0>(sums);
+    ptx::cp_async_wait<0>();
+    __syncthreads();
+  }
+};
+
+template <class Traits>
+__device__ __forceinline__ void write_tile(const GemmArguments& args, const MmaSums<Traits>& sums, const Work& work,
+                                           unsigned char* shared) {
+  using TAcc = typename Traits::TAcc;
+  using TOut = typename Traits::TOut;
+  const int block_m = work.tile_m * Traits::BLOCK_M, block_n = work.tile_n * Traits::BLOCK_N;
+  // The rows of a slice are as long as those of C, so they are as well aligned.
+  constexpr int kStoreSlice = min_of(16, Traits::STORE / int(sizeof(TOut)) * int(sizeof(TAcc)));
+  using ToC = Output<TAcc, TOut, Traits::STORE>;
+  using ToSlice = Output<TAcc, TAcc, kStoreSlice>;
+  const long long slice = (long long)work.slice * args.batch + work.batch;
+  const ToSlice to_slice{static_cast<TAcc*>(args.workspace) + slice * args.m * args.n, args.n, args.m,
+                         args.n, TAcc(1), TAcc(0)};
+  const ToC to_c = output_c<TAcc, TOut, Traits::STORE>(args, work.batch);
+  if constexpr (is_same<ToC, ToSlice>) {
+    write_sums(sums, args.split_k == 1 ? to_c : to_slice, block_m, block_n, shared);
+  } else if (args.split_k == 1) {
+    write_sums(sums, to_c, block_m, block_n, shared);
+  } else {
+    write_sums(sums, to_slice, block_m, block_n, shared);
+  }
+}
+
+template <class Traits>
+__device__ __forceinline__ void gemm_mma(const GemmArguments& args) {
+  using TIn = typename Traits::TIn;
+  extern __shared__ __align__(128) unsigned char shared_bytes[];
+  Scheduler<false> scheduler(args, Traits::BLOCK_M, Traits::BLOCK_N, Traits::BLOCK_K);
+  MmaSums<Traits> sums;
+  for (Work work; scheduler.next(args, work);) {
+    const int first_k = work.first_step * Traits::BLOCK_K;
+    const int end_k = min_of(args.k, first_k + work.steps * Traits::BLOCK_K);
+    const TIn* base_a = static_cast<const TIn*>(args.a) + work.batch * args.stride_a;
+    const TIn* base_b = static_cast<const TIn*>(args.b) + work.batch * args.stride_b;
+    typename Traits::TileA a(base_a, args.lda, work.tile_m * Traits::BLOCK_M, args.m, first_k, end_k);
+    typename Traits::TileB b(base_b, args.ldb, work.tile_n * Traits::BLOCK_N, args.n, first_k, end_k);
+    sums.clear();
+    MmaPipeline<Traits> pipeline(a, b, ptx::shared_address(shared_bytes), sums);
+    pipeline.run(sums, work.steps);
+    write_tile<Traits>(args, sums, work, shared_bytes);
+  }
+}
+
+}  // namespace kt
