@@ -83,7 +83,6 @@ class MeasuredRun:
     def _tune(self, problem: Problem) -> BestConfig:
         if self.clock.left <= 0:
             raise ShapeFailed("the budget ended before this shape", untuned=True)
-        self._refuse_too_large(problem)
         message = Prepare(problem, self.request.seed, self.request.peers)
         self.gpu.begin(message, PREPARE_LIMIT_S)
         try:
@@ -117,14 +116,6 @@ class MeasuredRun:
         if not self.waiting or self.waiting[0] in self._planned or self.gpu.compilation.pending:
             return
         self._planned[self.waiting[0]] = self._plan(self.waiting[0])
-
-    def _refuse_too_large(self, problem: Problem) -> None:
-        needed, available = sum(problem.footprint(name) for name in "abc"), self.request.device.memory_bytes
-        if needed > available:
-            raise ShapeFailed(
-                f"out of memory: needs {needed / 2**30:.1f} GiB for its operands; "
-                f"{self.request.device.name} has {available / 2**30:.1f} GiB"
-            )
 
     # On the GPU
 
