@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from kt.devices.device import Device
 from kt.devices.local import local_device
 from kt.errors import NoUsableGpu
 from kt.problems import Problem
 from kt.search_spaces.space import Launch
+from kt.tuner.compile_pool import CompilePool
+from kt.tuner.cubin_cache import CubinCache
 from kt.tuner.messages import Candidate
 from kt.tuner.nvrtc import Nvrtc, load_builtins
 from kt.tuner.toolchain import toolchain
@@ -114,6 +117,18 @@ def naive(cubin: Callable[..., str]) -> Callable[..., Candidate]:
         return Candidate(name, cubin(**macros), (Launch("gemm", grid, block, smem),), 0, {})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def device() -> Device:
+    return local_device()
+
+
+@pytest.fixture(scope="session")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CompilePool]:
+    """A compiler for each core, and a folder of its own for what they make."""
+    with CompilePool(0, CubinCache(tmp_path_factory.mktemp("cubins")), 120.0) as pool:
+        yield pool
 
 
 @pytest.fixture(scope="module")

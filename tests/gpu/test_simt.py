@@ -1,29 +1,23 @@
 """The simt family computes GEMM: every format, layout, size, alignment, scalar and schedule, checked in full.
 
-Each problem is prepared once; each configuration is verified against the independent reference on whole numbers (bit
-for bit), with other scalars, on random numbers and for equal bits in two runs: that is what `Refine` does.
+`FamilyChecks` says what verified in full means.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import pytest
 
 from kt.devices.device import Device
-from kt.devices.local import local_device
 from kt.problems import LAYOUTS, Problem
-from kt.search_spaces.launch import resolve, violated
-from kt.search_spaces.loader import builtin_spaces
+from kt.search_spaces.launch import violated
 from kt.search_spaces.space import Config, Value
-from kt.templates.render import render
 from kt.tuner.compile_pool import CompilePool
-from kt.tuner.cubin_cache import CubinCache
-from kt.tuner.messages import Binary, Candidate, CompileJob, Prepare, Prepared, Refine, RefineReply
-from kt.tuner.toolchain import compile_job, toolchain
-from kt.tuner.worker import Worker
+from support.family_checks import FamilyChecks
+from support.family_compiles import builtin
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
-SPACE = next(space for space in builtin_spaces() if space.family == "simt")
+SPACE = builtin("simt")
 LARGE: dict[str, Value] = {"tile_m": 128, "tile_n": 128, "thread_m": 8, "thread_n": 8, "tile_k": 16, "unroll": 16}
 WIDE: dict[str, Value] = {
     "tile_m": 16,
@@ -66,99 +60,56 @@ def configurations(problem: Problem, device: Device) -> list[Config]:
 
 
 @pytest.fixture(scope="module")
-def device() -> Device:
-    return local_device()
+def checks(device: Device, pool: CompilePool) -> FamilyChecks:
+    return FamilyChecks(SPACE, device, pool)
 
 
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CompilePool]:
-    with CompilePool(0, CubinCache(tmp_path_factory.mktemp("cubins")), 60.0) as pool:
-        yield pool
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as worker:
-        yield worker
-
-
-def compiled(pool: CompilePool, jobs: list[CompileJob]) -> list[Binary]:
-    done: dict[str, Binary] = {}
-    for job in jobs:
-        pool.submit(job)
-    while pool.pending:
-        done |= {binary.digest: binary for binary in pool.poll(1.0)}
-    return [done[job.digest] for job in jobs]
-
-
-def check(problem: Problem, device: Device, pool: CompilePool, worker: Worker) -> None:
-    configs = configurations(problem, device)
-    sources = [render(SPACE, config, problem.signature, device.arch) for config in configs]
-    jobs = [compile_job(source, device.arch, toolchain()) for source in sources]
-    candidates = []
-    for config, binary in zip(configs, compiled(pool, jobs), strict=True):
-        assert not binary.error, binary.error
-        launches, workspace = resolve(SPACE, config, {**device.names(), **problem.names()})
-        runtime = {name: int(value) for name, value in config.runtime}
-        candidates.append(Candidate(config.identity, binary.path, launches, workspace, runtime))
-    assert candidates, "the default is valid on every problem"
-    assert isinstance(worker.request(Prepare(problem, seed=3), 120.0), Prepared)
-    reply = worker.request(Refine(tuple(candidates), (), 0.01), 120.0)
-    assert isinstance(reply, RefineReply)
-    failed = {name: one.detail for name, one in reply.measurements.items() if one.status != "ok"}
-    assert failed == {}
-    assert reply.measurements.keys() == {candidate.name for candidate in candidates}
+def check(checks: FamilyChecks, problems: Iterable[Problem]) -> None:
+    checks.check((problem, configurations(problem, checks.device)) for problem in problems)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_formats_layouts_and_sizes(dtype: str, layout: str, device: Device, pool: CompilePool, worker: Worker) -> None:
-    for m, n, k in SIZES:
-        check(Problem(m, n, k, dtype, layout), device, pool, worker)
+def test_formats_layouts_and_sizes(dtype: str, layout: str, checks: FamilyChecks) -> None:
+    check(checks, [Problem(m, n, k, dtype, layout) for m, n, k in SIZES])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["fp32", "fp64", "bf16"])
-def test_large_tiles_streamed_and_packed(
-    dtype: str, layout: str, device: Device, pool: CompilePool, worker: Worker
-) -> None:
+def test_large_tiles_streamed_and_packed(dtype: str, layout: str, checks: FamilyChecks) -> None:
     """More tiles than blocks that fit at once, whole and ragged, so that stream-K parks and collects."""
-    for m, n, k in [(2048, 2304, 272), (2051, 2309, 131)]:
-        check(Problem(m, n, k, dtype, layout), device, pool, worker)
+    check(checks, [Problem(m, n, k, dtype, layout) for m, n, k in [(2048, 2304, 272), (2051, 2309, 131)]])
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_alignments_leading_dimensions_and_batches(
-    dtype: str, device: Device, pool: CompilePool, worker: Worker
-) -> None:
+def test_alignments_leading_dimensions_and_batches(dtype: str, checks: FamilyChecks) -> None:
     element = max(Problem(1, 1, 1, dtype).element_bytes.values())
-    for alignment in (element, 2 * element, 16):
-        for extra in (0, 1, 8):
-            check(
-                Problem(
-                    96, 80, 72, dtype, "nt", batch=3, lda=72 + extra, ldb=72 + extra, ldc=80 + extra,
-                    base_alignment=max(alignment, element),
-                ),
-                device, pool, worker,
-            )  # fmt: skip
+    problems = [
+        Problem(
+            96, 80, 72, dtype, "nt", batch=3, lda=72 + extra, ldb=72 + extra, ldc=80 + extra,
+            base_alignment=max(alignment, element),
+        )
+        for alignment in (element, 2 * element, 16)
+        for extra in (0, 1, 8)
+    ]  # fmt: skip
+    check(checks, problems)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_scalars_and_empty_sums(dtype: str, device: Device, pool: CompilePool, worker: Worker) -> None:
+def test_scalars_and_empty_sums(dtype: str, checks: FamilyChecks) -> None:
     """alpha and beta scale as they should, and with k = 0 the result is beta * C."""
-    for k in (0, 40):
-        for alpha, beta in [(2.0, 0.0), (1.0, 1.0), (-1.0, 3.0)]:
-            check(Problem(70, 66, k, dtype, "tn", alpha=alpha, beta=beta), device, pool, worker)
+    scalars = [(2.0, 0.0), (1.0, 1.0), (-1.0, 3.0)]
+    check(checks, [Problem(70, 66, k, dtype, "tn", alpha=alpha, beta=beta) for k in (0, 40) for alpha, beta in scalars])
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(8, 8, 524288), (1_048_577, 16, 16), (16, 1_000_003, 16)])
-def test_extreme_sizes(m: int, n: int, k: int, device: Device, pool: CompilePool, worker: Worker) -> None:
+def test_extreme_sizes(m: int, n: int, k: int, checks: FamilyChecks) -> None:
     """Very long sums, and more than 65,535 tiles along either dimension."""
-    check(Problem(m, n, k), device, pool, worker)
+    check(checks, [Problem(m, n, k)])
 
 
-def test_more_than_two_to_the_31_elements(device: Device, pool: CompilePool, worker: Worker) -> None:
+def test_more_than_two_to_the_31_elements(checks: FamilyChecks) -> None:
     """Offsets are 64-bit: C with 2.2e9 elements."""
-    if device.memory_bytes < 60 * 2**30:
+    if checks.device.memory_bytes < 60 * 2**30:
         pytest.skip("needs 60 GiB of device memory")
-    check(Problem(65536, 34000, 9), device, pool, worker)
+    check(checks, [Problem(65536, 34000, 9)])
