@@ -12,9 +12,8 @@ from kt.cli.outcome import note
 from kt.errors import CacheError, NoValidConfiguration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from kt.errors import KtError
     from kt.problems import Problem
     from kt.search_spaces.space import SearchSpace
     from kt.tuner.compiled_plan import CompiledPlan
@@ -42,27 +41,39 @@ def gemm(
     jobs: options.Jobs = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    progress: options.Progress = options.ProgressMode.auto,
 ) -> None:
     """Show the search spaces, what is rejected and why, and about how long tuning would take.
 
     Nothing is measured and no GPU is touched. Shapes whose winners are in the cache count as no work. Without --shapes,
     a square problem of each operand format stands in.
     """
+    from functools import partial
+
     from kt.cli import inputs
     from kt.cli.output import print_json
     from kt.cli.plan_tables import print_plan
+    from kt.cli.progress import counted
     from kt.devices.local import select_device
+    from kt.tuner.compiled_plan import PER_SHAPE
+    from kt.tuner.plan import plan
     from kt.tuner.request import TuneRequest
 
     problems = inputs.read_shapes(shapes, dtype) if shapes else None
     spaces = inputs.read_spaces(space, problems or [])
-    limit, folders = inputs.read_budget(budget), inputs.check_folders(templates)
+    limit, folders = inputs.read_budget(budget), inputs.check_templates(spaces, templates)
     request = TuneRequest(
         problems or _stand_ins(spaces, dtype), spaces, select_device(device), strategy.value, limit,
         template_dirs=folders, compilers=jobs,
     )  # fmt: skip
-    planned = _plan(request, cache_dir, with_cache=problems is not None)
-    compiled = _compile(request, cache_dir) if compile_ else None
+    with counted("shapes planned", progress, quiet=quiet) as count:
+        shortlist, total = PER_SHAPE if compile_ else 0, len(request.problems)
+        planning = partial(plan, request, shortlist=shortlist, done=lambda done: count(done, total))
+        planned = _with_cache(planning, cache_dir) if problems is not None else planning()
+    compiled: CompiledPlan | None = None
+    if compile_:
+        with counted("kernels compiled", progress, quiet=quiet) as count:
+            compiled = _compile(request, planned, cache_dir, count)
     if as_json:
         print_json(_document(request, planned, compiled))
     else:
@@ -72,21 +83,18 @@ def gemm(
     _raise_failures(planned, compiled)
 
 
-def _plan(request: TuneRequest, cache_dir: Path | None, *, with_cache: bool) -> Plan:
+def _with_cache(planning: Callable[..., Plan], cache_dir: Path | None) -> Plan:
     """The plan, less what the cache answers where it can be read."""
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
-    from kt.tuner.plan import plan
 
-    if not with_cache:
-        return plan(request)
     try:
         store = Store.open(cache_folder(cache_dir), read_only=True)
     except CacheError as error:
         note(f"warning: planned without the cache: {error.message}")
-        return plan(request)
+        return planning()
     with store:
-        return plan(request, store)
+        return planning(store)
 
 
 def _say(request: TuneRequest) -> None:
@@ -100,12 +108,16 @@ def _raise_failures(planned: Plan, compiled: CompiledPlan | None) -> None:
 
     Raises:
         NoValidConfiguration: a shape has no valid configuration, or none of its candidates compiles.
+        InputError: the fault of every shape lies in the space or its template.
         CompilerUnavailable: nothing compiles, for a cause that lies in the installation.
     """
-    errors: dict[Problem, KtError] = dict(compiled.failures) if compiled else {}
+    from kt.tuner.refusal import common_error
+
     causes = {shape.problem: shape.failure for shape in planned.shapes if shape.failure}
-    if len(errors) == len(planned.shapes) and len({error.message for error in errors.values()}) == 1:
-        raise next(iter(errors.values()))
+    errors = {shape.problem: shape.error for shape in planned.shapes if shape.error}
+    errors |= compiled.failures if compiled else {}
+    if error := common_error(list(errors.values()), len(planned.shapes)):
+        raise error
     causes |= {problem: error.message for problem, error in errors.items()}
     if causes:
         lines = [f"{len(causes)} of {len(planned.shapes)} shapes have no valid configuration"]
@@ -122,7 +134,9 @@ def _stand_ins(spaces: Sequence[SearchSpace], dtype: str | None) -> list[Problem
     return [Problem(STANDARD, STANDARD, STANDARD, name) for name in wanted]
 
 
-def _compile(request: TuneRequest, cache_dir: Path | None) -> CompiledPlan:
+def _compile(
+    request: TuneRequest, planned: Plan, cache_dir: Path | None, report: Callable[[int, int], None]
+) -> CompiledPlan:
     from kt.cache.location import cache_dir as cache_folder
     from kt.tuner.compilation import Compilation
     from kt.tuner.compile_pool import CompilePool
@@ -134,10 +148,11 @@ def _compile(request: TuneRequest, cache_dir: Path | None) -> CompiledPlan:
         request.device.arch,
         lambda: CompilePool(request.compilers, CubinCache(folder), request.compile_limit_s, warn=note),
         request.template_dirs,
-        failure_folder=folder / "failures",
+        report,
+        folder / "failures",
     )
     try:
-        return compile_plan(request, compilation)
+        return compile_plan(request, planned, compilation)
     finally:
         compilation.close()
 

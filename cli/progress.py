@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from kt.cli.figures import rate_text, time_text
@@ -13,6 +15,7 @@ from kt.cli.outcome import note
 from kt.tuner.observer import Observer, SilentObserver
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from rich.progress import Progress, TaskID
@@ -21,7 +24,10 @@ if TYPE_CHECKING:
     from kt.problems import Problem
     from kt.search_spaces.space import Config
 
-__all__ = ["BarProgress", "LineProgress", "RunDisplay", "progress"]
+__all__ = ["BarProgress", "LineProgress", "RunDisplay", "counted", "progress"]
+
+LINE_AFTER_S = 2.0  # what takes longer says how far it is
+LINE_EVERY_S = 10.0
 
 
 class RunDisplay(Observer, Protocol):
@@ -43,6 +49,35 @@ def progress(mode: ProgressMode, *, quiet: bool, verbose: bool) -> RunDisplay:
     if mode is ProgressMode.auto and _on_terminal():
         return BarProgress(verbose=verbose)
     return LineProgress(verbose=verbose)
+
+
+@contextmanager
+def counted(what: str, mode: ProgressMode, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A display of things done one by one, to be called with how many are done and how many there are.
+
+    It says nothing of what takes a moment only.
+    """
+    if quiet or mode is ProgressMode.none:
+        yield lambda done, total: None
+    elif mode is ProgressMode.auto and _on_terminal():
+        with _bars() as bars:
+            task = bars.add_task(what, total=None, detail="")
+            yield lambda done, total: bars.update(task, completed=done, total=total)
+    else:
+        yield _CountLines(what)
+
+
+class _CountLines:
+    """A line now and then."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._next = time.monotonic() + LINE_AFTER_S
+
+    def __call__(self, done: int, total: int) -> None:
+        if time.monotonic() >= self._next:
+            note(f"{done} of {total} {self._what}")
+            self._next = time.monotonic() + LINE_EVERY_S
 
 
 def _on_terminal() -> bool:

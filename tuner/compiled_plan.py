@@ -7,23 +7,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kt.errors import KtError, NoValidConfiguration
-from kt.search_spaces.launch import resolve
-from kt.tuner.candidates import Candidates
+from kt.search_spaces.launch import derive, resolve
+from kt.tuner.model import predict_us
 from kt.tuner.occupancy import limiter, occupancy
 from kt.tuner.pruning import main_launch, prune, resources
-from kt.tuner.refusal import refusal
-from kt.tuner.strategies import Shortlist
+from kt.tuner.toolchain import check_target, toolchain
 
 if TYPE_CHECKING:
     from kt.cache.records import Status
     from kt.problems import Problem
-    from kt.search_spaces.space import Config, Launch
+    from kt.search_spaces.space import Config, Launch, SearchSpace
     from kt.tuner.compilation import Compilation, Kernel
     from kt.tuner.messages import Binary
+    from kt.tuner.plan import Plan, ShapePlan
     from kt.tuner.request import TuneRequest
 
-__all__ = ["CompiledConfig", "CompiledPlan", "compile_plan"]
+__all__ = ["PER_SHAPE", "CompiledConfig", "CompiledPlan", "compile_plan"]
+
+PER_SHAPE = 8  # candidates of a shape that are compiled, besides the defaults
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class CompiledConfig:
 
 @dataclass(frozen=True)
 class CompiledPlan:
-    """What was compiled, shape by shape, and the causes of the shapes of which nothing compiles."""
+    """What was compiled, shape by shape, and the causes of the shapes of which nothing can be compiled."""
 
     configs: tuple[CompiledConfig, ...]
     failures: dict[Problem, KtError]
@@ -63,39 +67,41 @@ class CompiledPlan:
 class _Asked:
     """A candidate whose kernel is being compiled."""
 
-    candidates: Candidates
-    number: int
+    problem: Problem
+    space: SearchSpace
+    config: Config
     kernel: Kernel
     launches: tuple[Launch, ...]
+    default: bool
 
 
-def compile_plan(request: TuneRequest, compilation: Compilation, per_shape: int = 8) -> CompiledPlan:
-    """The best predicted configurations of every shape, compiled for the device.
+def compile_plan(request: TuneRequest, planned: Plan, compilation: Compilation) -> CompiledPlan:
+    """The shortlists of a plan, compiled for the device.
 
     Raises:
         CompilerUnavailable: there is no compiler for the device.
     """
+    check_target(toolchain(), request.device.arch)
     asked: list[_Asked] = []
-    for problem in request.problems:
-        if refusal(request, problem):  # `plan` says so
-            continue
+    errors: dict[Problem, KtError] = {}
+    for shape in planned.shapes:
         try:
-            candidates = Candidates(problem, request.device, request.spaces_for(problem))
-        except KtError:  # `plan` says what is wrong with it
-            continue
-        asked += [_ask(candidates, number, compilation) for number in Shortlist(candidates, per_shape).propose()]
+            asked += [_ask(request, shape, config, compilation) for config in shape.shortlist]
+        except KtError as error:
+            errors[shape.problem] = error
     while compilation.pending:
         compilation.collect(1.0)
-    configs = tuple(_compiled(one, compilation.binaries[one.kernel.job_digest]) for one in asked)
-    return CompiledPlan(configs, _failures(configs, compilation))
+    configs = tuple(_compiled(request, one, compilation.binaries[one.kernel.job_digest]) for one in asked)
+    return CompiledPlan(configs, _failures(configs, compilation) | errors)
 
 
-def _ask(candidates: Candidates, number: int, compilation: Compilation) -> _Asked:
-    problem, space, config = candidates.problem, candidates.space(number), candidates.config(number)
-    launches, _ = resolve(space, config, {**candidates.device.names(), **problem.names()})
+def _ask(request: TuneRequest, shape: ShapePlan, config: Config, compilation: Compilation) -> _Asked:
+    problem = shape.problem
+    space = next(space for space in request.spaces_for(problem) if space.family == config.family)
+    launches, _ = resolve(space, config, {**request.device.names(), **problem.names()})
     kernel = compilation.kernel(space, config, problem.signature)
     compilation.request(kernel, launches)
-    return _Asked(candidates, number, kernel, launches)
+    return _Asked(problem, space, config, kernel, launches, config in shape.defaults)
 
 
 def _failures(configs: Sequence[CompiledConfig], compilation: Compilation) -> dict[Problem, KtError]:
@@ -113,10 +119,9 @@ def _failure(problem: Problem, count: int, compilation: Compilation) -> KtError:
     return NoValidConfiguration(f"none of {count} candidates compiles: {causes}")
 
 
-def _compiled(asked: _Asked, binary: Binary) -> CompiledConfig:
-    candidates, number, launches = asked.candidates, asked.number, asked.launches
-    problem, device, config = candidates.problem, candidates.device, candidates.config(number)
-    verdict = prune(binary, launches, device, keep_spills=number in candidates.defaults)
+def _compiled(request: TuneRequest, asked: _Asked, binary: Binary) -> CompiledConfig:
+    problem, device, config, launches = asked.problem, request.device, asked.config, asked.launches
+    verdict = prune(binary, launches, device, keep_spills=asked.default)
     if verdict and verdict.status == "compile_error":
         return CompiledConfig(problem, config, verdict=verdict.detail, status=verdict.status)
     registers, spills, smem = resources(binary, launches)
@@ -124,6 +129,14 @@ def _compiled(asked: _Asked, binary: Binary) -> CompiledConfig:
     blocks = int(occupancy(device, threads, registers, smem))
     return CompiledConfig(
         problem, config, registers, spills, smem, blocks, blocks * threads / device.threads_per_sm,
-        limiter(device, threads, registers, smem), candidates.predicted_us(number, registers),
+        limiter(device, threads, registers, smem), _predicted_us(request, asked, registers),
         verdict.detail if verdict else "", verdict.status if verdict else "ok",
     )  # fmt: skip
+
+
+def _predicted_us(request: TuneRequest, asked: _Asked, registers: int) -> float:
+    """The model's time for the registers that the compiler reports."""
+    values = derive(asked.space, asked.config, {**request.device.names(), **asked.problem.names()})
+    names = asked.config.as_dict().keys() | asked.space.derived.keys()
+    columns = {name: np.array([value]) for name, value in values.items() if name in names}
+    return float(predict_us(asked.problem, request.device, columns, [registers])[0])

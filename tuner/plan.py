@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kt.devices.roofline import Floor, floor
 from kt.errors import CompilerUnavailable, KtError
+from kt.search_spaces.launch import launch_limits, resolve
 from kt.tuner.candidates import Candidates, nothing_valid
 from kt.tuner.refusal import refusal
 from kt.tuner.run import stored_best
 from kt.tuner.searches import search_for
-from kt.tuner.strategies import Auto
+from kt.tuner.strategies import Auto, Shortlist
 
 if TYPE_CHECKING:
     from kt.cache.store import Store
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from kt.tuner.request import TuneRequest
 
 __all__ = ["FamilyPlan", "Plan", "ShapePlan", "plan"]
+
+MOST_THREADS = 8  # each holds 0.1 GB while it plans a shape
 
 # For the estimate. A run on a machine with an H200 and 16 cores (benchmarks/results/h200/fp32-c683b5f.json; NVRTC 13.0,
 # 16 compilers) took 286 s for 44 fp32 shapes with about 105 candidates each and 4,033 `simt` kernels: 14 kernels a
@@ -69,19 +73,23 @@ class ShapePlan:
         evaluations: about how many the strategy would try.
         best, predicted_us: the best predicted candidate; None if there is none.
         floor: the roofline floor.
-        failure: "" or why the shape cannot be tuned.
+        failure: "" or why the shape cannot be tuned; error: the one behind it, where there is one.
         cached: its winner is in the cache already, so a run would try nothing.
+        shortlist: the best predicted candidates, as many as were asked for; defaults: those of the families among them.
     """
 
     problem: Problem
-    families: tuple[FamilyPlan, ...]
-    valid: int
-    evaluations: int
-    best: Config | None
-    predicted_us: float | None
     floor: Floor
+    families: tuple[FamilyPlan, ...] = ()
+    valid: int = 0
+    evaluations: int = 0
+    best: Config | None = None
+    predicted_us: float | None = None
     failure: str = ""
+    error: KtError | None = None
     cached: bool = False
+    shortlist: tuple[Config, ...] = ()
+    defaults: tuple[Config, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,29 +101,40 @@ class Plan:
     seconds: float
 
 
-def plan(request: TuneRequest, store: Store | None = None) -> Plan:
+def plan(
+    request: TuneRequest,
+    store: Store | None = None,
+    *,
+    shortlist: int = 0,
+    done: Callable[[int], None] = lambda count: None,
+) -> Plan:
     """What `request` would do; nothing is compiled, and no GPU is touched.
 
     Args:
         store: the cache; shapes that it answers take no time and no kernels.
+        shortlist: how many of the best predicted candidates to name for each shape.
+        done: called with the number of shapes that are planned so far.
     """
     answered = _answered(request, store)
-    shapes = []
-    first: set[tuple[object, ...]] = set()
-    for problem in request.problems:
-        if failure := refusal(request, problem):
-            shapes.append(ShapePlan(problem, (), 0, 0, None, None, floor(problem, request.device), failure))
-            continue
-        try:
-            candidates = Candidates(problem, request.device, request.spaces_for(problem))
-        except KtError as error:
-            shapes.append(ShapePlan(problem, (), 0, 0, None, None, floor(problem, request.device), error.message))
-            continue
-        shape, configs = _shape(request, candidates, cached=problem in answered)
+    shapes: list[ShapePlan] = []
+    kernels: set[tuple[object, ...]] = set()
+    for shape, first in _planned(request, lambda problem: _shape(request, problem, problem in answered, shortlist)):
+        kernels.update((shape.problem.signature, config.family, config.parameters) for config in first)
         shapes.append(shape)
-        first.update((problem.signature, config.family, config.parameters) for config in configs)
-    kernels = _kernels(request, shapes, len(first))
-    return Plan(tuple(shapes), kernels, _seconds(request, shapes, kernels))
+        done(len(shapes))
+    count = _kernels(request, shapes, len(kernels))
+    return Plan(tuple(shapes), count, _seconds(request, shapes, count))
+
+
+def _planned(request: TuneRequest, look: Callable[[Problem], _Look]) -> Iterator[_Look]:
+    """What `look` says of each problem, in order; several are looked at together: numpy, which does most, lets them."""
+    for space in request.spaces:
+        launch_limits(space)  # parsed once, before there are threads
+    pool = ThreadPoolExecutor(min(MOST_THREADS, len(os.sched_getaffinity(0))))
+    try:
+        yield from pool.map(look, request.problems)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _answered(request: TuneRequest, store: Store | None) -> set[Problem]:
@@ -127,22 +146,39 @@ def _answered(request: TuneRequest, store: Store | None) -> set[Problem]:
         return set()
 
 
-def _shape(request: TuneRequest, candidates: Candidates, *, cached: bool) -> tuple[ShapePlan, list[Config]]:
-    """The plan of one shape, and the configurations that would be tried first."""
-    problem, families = candidates.problem, tuple(_families(candidates))
-    bound = floor(problem, candidates.device)
+_Look: TypeAlias = "tuple[ShapePlan, Sequence[Config]]"  # of one shape, and what a run would try first
+
+
+def _shape(request: TuneRequest, problem: Problem, cached: bool, shortlist: int) -> _Look:
+    """The plan of one shape, or why it has none."""
+    shape = ShapePlan(problem, floor(problem, request.device), cached=cached)
+    if failure := refusal(request, problem):
+        return replace(shape, failure=failure), ()
+    try:
+        return _with_candidates(shape, request, shortlist)
+    except KtError as error:
+        return shape if cached else replace(shape, failure=error.message, error=error), ()
+
+
+def _with_candidates(shape: ShapePlan, request: TuneRequest, shortlist: int) -> _Look:
+    candidates = Candidates(shape.problem, request.device, request.spaces_for(shape.problem))
+    shape = replace(shape, families=tuple(_families(candidates)), valid=len(candidates))
     if not len(candidates):
-        return ShapePlan(problem, families, 0, 0, None, None, bound, nothing_valid(candidates)), []
-    best = int(candidates.sample.by_prediction()[0])
-    config = candidates.config(int(candidates.sample.numbers[best]))
-    predicted = float(candidates.sample.predicted[best])
-    shape = ShapePlan(problem, families, len(candidates), 0, config, predicted, bound, cached=cached)
-    if cached:
-        return shape, []
+        return replace(shape, failure=nothing_valid(candidates)), ()
+    place = int(candidates.sample.by_prediction()[0])
+    number, predicted = int(candidates.sample.numbers[place]), float(candidates.sample.predicted[place])
+    best = candidates.config(number)
+    # A launch that has no value fails the plan as it would fail the run.
+    resolve(candidates.space(number), best, {**request.device.names(), **shape.problem.names()})
+    shape = replace(shape, best=best, predicted_us=predicted)
+    if shortlist:
+        listed = tuple(map(candidates.config, Shortlist(candidates, shortlist).propose()))
+        shape = replace(shape, shortlist=listed, defaults=tuple(map(candidates.config, candidates.defaults)))
+    if shape.cached:
+        return shape, ()
     search = search_for(request, candidates)
     evaluations = min(search.likely, request.budget.evaluations or search.likely)
-    tried = [candidates.config(number) for number in search.propose()[:evaluations]]
-    return replace(shape, evaluations=evaluations), tried
+    return replace(shape, evaluations=evaluations), list(map(candidates.config, search.propose()[:evaluations]))
 
 
 def _kernels(request: TuneRequest, shapes: Sequence[ShapePlan], first: int) -> int:

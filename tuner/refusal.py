@@ -1,15 +1,19 @@
-"""What cannot be tuned or ranked on a device whatever the configuration, said before any work is done for it."""
+"""What cannot be tuned or ranked: on this device, whatever the configuration; and how a run or a plan of it ends."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kt.errors import InputError, KtError
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kt.devices.device import Device
     from kt.problems import Problem
     from kt.tuner.request import TuneRequest
 
-__all__ = ["refusal", "too_large"]
+__all__ = ["common_error", "refusal", "too_large"]
 
 
 def refusal(request: TuneRequest, problem: Problem) -> str:
@@ -27,6 +31,23 @@ def too_large(problem: Problem, device: Device, workspace: int = 0) -> str:
         return ""
     more = f" and {_gib(workspace)} of workspace" if workspace else ""
     return f"needs {_gib(operands)} for its operands{more}; {device.name} has {_gib(device.memory_bytes)}"
+
+
+def common_error(errors: Sequence[KtError], shapes: int) -> KtError | None:
+    """The error to end with where every one of so many shapes failed by one of these; None where others are.
+
+    One cause is told alone, with its remedy. Several that lie in the input files are faults of these all the same.
+    """
+    causes = list({error.message: error for error in errors}.values())
+    if len(errors) < shapes or not causes:
+        return None
+    if len(causes) == 1:
+        return causes[0]
+    if all(isinstance(cause, InputError) for cause in causes):
+        return InputError(
+            "\n  ".join(["no shape can be tuned", *(cause.message for cause in causes)]), hint=causes[0].hint
+        )
+    return None
 
 
 def _gib(size: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from kt.cache.records import CacheKey
 from kt.search_spaces.launch import violated
 from kt.tuner.clock import Clock, check_budget
 from kt.tuner.method import METHOD_LABEL
-from kt.tuner.refusal import refusal, too_large
+from kt.tuner.refusal import common_error, refusal, too_large
 from kt.tuner.request import MODEL_METHOD, ShapeResult, TuneRequest, TuneResult
 from kt.tuner.toolchain import check_target, toolchain
 
@@ -104,7 +104,8 @@ def tune(
         children.callback(recorder.finish)
         run = _run(request, clock, recorder, compilation, waiting, open_worker, children)
         interrupted = _work(run, results, observer)
-    _raise_common_error(results, run.errors)
+    if error := common_error(run.errors, len(results)):
+        raise error
     failures = Counter(recorder.failures) + Counter(compilation.failure_counts())
     return TuneResult(
         _in_order(request, results), dict(failures.most_common()), compilation.compiled, clock.elapsed, interrupted
@@ -207,12 +208,6 @@ def _work(run: Run, results: dict[Problem, ShapeResult], observer: Observer) -> 
             return True
         observer.shape_finished(problem, result.best, result.failure)
     return False
-
-
-def _raise_common_error(results: dict[Problem, ShapeResult], errors: Sequence[KtError]) -> None:
-    """One cause that left no shape with a result is told once, with its remedy, not once for each shape."""
-    if len(errors) == len(results) and len({error.message for error in errors}) == 1:
-        raise errors[0]
 
 
 def _in_order(request: TuneRequest, results: dict[Problem, ShapeResult]) -> tuple[ShapeResult, ...]:

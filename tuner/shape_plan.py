@@ -34,11 +34,12 @@ def plan_shape(
     """
     try:
         candidates = Candidates(problem, request.device, request.spaces_for(problem))
+        if not len(candidates):
+            return ShapeFailed(nothing_valid(candidates))
+        search = search_for(request, candidates, winners)
     except KtError as error:
         return ShapeFailed(error.message, error=error)
-    if not len(candidates):
-        return ShapeFailed(nothing_valid(candidates))
-    shape = recorder.shape_run(candidates, search_for(request, candidates, winners), request.budget.evaluations)
+    shape = recorder.shape_run(candidates, search, request.budget.evaluations)
     try:
         shape.propose(compilation)
     except ShapeFailed as failed:

@@ -156,6 +156,53 @@ def test_what_compiles_in_part_has_its_verdicts_beside_the_shapes(
     assert any(verdict.startswith('expected a ";"  ') for verdict in verdicts)
 
 
+BAD_SPACES = [
+    ("tile * tile <= 1024", "m % (tile - m // 8) == 0", [64], "m // 8) == 0`: % by zero, for tile=8"),
+    ("tile * tile <= 1024", "m % (tile - m // 8) == 0", [64, 128], "no shape can be tuned"),
+    ("launches:", "workspace_bytes: 0 - m\nlaunches:", [64], "workspace_bytes is -64"),
+    ("launches:", "workspace_bytes: 0 - m\nlaunches:", [64, 100], "workspace_bytes is -100"),
+    ("unroll: [1, 2]", f"unroll: {list(range(1, 4001))}, a: {list(range(1001))}, b: {list(range(1001))}", [64],
+     "combinations; kt enumerates at most"),
+    ("template: gemm/small.cu.j2", "template: gemm/none.cu.j2", [64], "no template gemm/none.cu.j2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [("plan", "gemm"), ("plan", "gemm", "--compile"), ("tune", "gemm")])
+@pytest.mark.parametrize(("old", "new", "sizes", "said"), BAD_SPACES)
+def test_a_bad_space_is_exit_2_for_every_command(
+    kt: Command, tmp_path: Path, small_family: tuple[str, ...], command: tuple[str, ...],
+    old: str, new: str, sizes: list[int], said: str,
+) -> None:  # fmt: skip
+    """A fault that shows only where a shape meets the space is one of the file all the same: a plan ends as a run."""
+    space, shapes = Path(small_family[1]), tmp_path / "shapes.yaml"
+    text = space.read_text().replace(old, new)
+    space.write_text(text.replace("default: {", "default: {a: 1, b: 1, ") if "a: [" in text else text)
+    shapes.write_text(f"shapes: [{{m: {sizes}, n: 64, k: 64}}]\n")
+    outcome = kt(*command, "--shapes", shapes, "--device", "model:a100", *small_family)
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert outcome.err.count("kt: error:") == 1
+
+
+@pytest.mark.parametrize("command", [("plan", "gemm"), ("plan", "gemm", "--compile"), ("tune", "gemm")])
+def test_a_space_that_is_bad_for_some_shapes_is_exit_3(
+    kt: Command, shapes: Path, small_family: tuple[str, ...], command: tuple[str, ...]
+) -> None:
+    """The others have their results, so it is these shapes that have no valid configuration."""
+    space = Path(small_family[1])
+    space.write_text(space.read_text() + "workspace_bytes: 1 // (m - 64)\n")
+    outcome = kt(*command, "--shapes", shapes, "--device", "model:a100", *small_family)
+    assert outcome.code == 3
+    assert "1 of 2 shapes have no valid configuration" in outcome.err
+    assert "fp32 nn 64x64x64: `1 // (m - 64)`: // by zero" in outcome.err
+
+
+def test_a_missing_template_is_told_without_shapes_too(kt: Command, small_family: tuple[str, ...]) -> None:
+    space = Path(small_family[1])
+    space.write_text(space.read_text().replace("small.cu.j2", "none.cu.j2"))
+    assert kt("plan", "gemm", *small_family).code == 2
+
+
 def _kept_source(text: str) -> Path:
     match = re.search(r"/\S+\.cu\b", text)
     assert match, text

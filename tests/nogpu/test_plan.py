@@ -1,5 +1,7 @@
 """`plan`: the numbers that people decide by before they spend time on a GPU; and the candidates behind them."""
 
+import os
+import threading
 import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -12,6 +14,7 @@ import pytest
 from kt.devices.catalog import catalog
 from kt.problems import Problem
 from kt.problems.shapes_file import load_shapes
+from kt.search_spaces import enumeration
 from kt.search_spaces.loader import builtin_spaces, load_space
 from kt.search_spaces.space import SearchSpace
 from kt.tuner import candidates as candidates_module
@@ -137,6 +140,54 @@ def test_the_estimate_is_right_to_a_factor_of_two() -> None:
     assert 0.8 < sum(shape.evaluations for shape in planned.shapes) / (44 * 105) < 1.25
 
 
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The thread and the m of each enumeration."""
+    seen: list[tuple[int, int]] = []
+
+    def enumerate_space(space: SearchSpace, names: dict[str, Any]) -> Any:
+        seen.append((threading.get_ident(), names["m"]))
+        time.sleep(0.01)  # in which other threads begin
+        return enumeration.enumerate_space(space, names)
+
+    monkeypatch.setattr(candidates_module, "enumerate_space", enumerate_space)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
+    return seen
+
+
+SHAPES = [Problem(m, 512, 512) for m in range(1, 25)]
+
+
+def test_shapes_are_looked_at_once_each_and_several_together(space: SearchSpace, looks: list[tuple[int, int]]) -> None:
+    """A plan of thousands of shapes uses the cores there are; what it says is in the order of the shapes."""
+    counted: list[int] = []
+    planned = plan(request(space, *SHAPES), done=counted.append)
+    assert sorted(m for _, m in looks) == [problem.m for problem in SHAPES]
+    assert len({thread for thread, _ in looks}) == 4
+    assert [shape.problem for shape in planned.shapes] == SHAPES
+    assert counted == list(range(1, 25))
+    assert list(planned.shapes) == [plan(request(space, problem)).shapes[0] for problem in SHAPES]
+
+
+def test_a_plan_that_is_interrupted_looks_at_no_further_shape(space: SearchSpace, looks: list[tuple[int, int]]) -> None:
+    def stop(done: int) -> None:
+        raise KeyboardInterrupt
+
+    many = [Problem(m, 512, 512) for m in range(1, 401)]
+    with pytest.raises(KeyboardInterrupt):
+        plan(request(space, *many), done=stop)
+    assert len(looks) < 200
+
+
+def test_what_is_compiled_is_not_enumerated_again(
+    space: SearchSpace, looks: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    asked = request(space, *SHAPES[:3], template_dirs=(tmp_path,))
+    compiled = compile_plan(asked, plan(asked, shortlist=2), Compilation("sm_90a", Compilers, (tmp_path,)))
+    assert {one.problem for one in compiled.configs} == set(SHAPES[:3])
+    assert len(looks) == 3
+
+
 class Compilers:
     """Compilers that answer at once: 64 registers, and spills for tiles of 64 columns."""
 
@@ -152,6 +203,8 @@ class Compilers:
     @property
     def connections(self) -> list[Connection]:
         return []
+
+    def start(self, jobs: int | None) -> None: ...
 
     def submit(self, job: CompileJob) -> None:
         self.jobs.append(job)
@@ -172,7 +225,8 @@ class Compilers:
 
 def test_compiled_configurations_show_what_the_compiler_said(space: SearchSpace, tmp_path: Path) -> None:
     compilation = Compilation("sm_90a", Compilers, (tmp_path,))
-    rows = compile_plan(request(space), compilation, per_shape=100).configs
+    asked = request(space, template_dirs=(tmp_path,))
+    rows = compile_plan(asked, plan(asked, shortlist=100), compilation).configs
     assert len({row.config.parameters for row in rows}) == compilation.asked == 2 * 9
     for row in rows:
         values = row.config.as_dict()
@@ -184,7 +238,10 @@ def test_compiled_configurations_show_what_the_compiler_said(space: SearchSpace,
         assert row.occupancy == row.blocks_per_sm * 128 / 2048
         assert row.limiter in {"registers", "shared memory"}
         assert ("spill" in row.verdict) == (values["tile_n"] == 64)
-        assert row.predicted_us is not None
+        candidates = Candidates(SQUARE, H200, [space])
+        number = candidates.find(row.config)
+        assert number is not None
+        assert row.predicted_us == candidates.predicted_us(number, 64)
 
 
 def test_the_built_in_space_is_planned_in_less_than_a_second() -> None:

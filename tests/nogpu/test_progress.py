@@ -141,3 +141,31 @@ def test_no_color(
     assert "shapes" in text
     assert not any(f"\x1b[{code}m" in text for code in (*range(30, 38), *range(90, 98)))
     assert "\x1b[38;" not in text
+
+
+def _count(mode: str, *, quiet: bool = False) -> None:
+    with progress.counted("shapes planned", ProgressMode(mode), quiet=quiet) as count:
+        for done in range(1, 4):
+            count(done, 3)
+
+
+def test_what_takes_long_is_counted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Off a terminal: nothing in the first seconds, then a line now and then; none with -q or `--progress none`."""
+    _count("auto")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "LINE_AFTER_S", 0.0)
+    _count("none")
+    _count("auto", quiet=True)
+    assert capsys.readouterr().err == ""
+    _count("auto")
+    assert capsys.readouterr().err == "kt: 1 of 3 shapes planned\n"
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    _count("plain")
+    assert capsys.readouterr().err.splitlines()[-1] == "kt: 3 of 3 shapes planned"
+
+
+def test_a_count_is_a_bar_on_a_terminal(terminal: Callable[[], Terminal]) -> None:
+    stream = terminal()
+    _count("auto")
+    assert "shapes planned" in stream.getvalue()
+    assert "3/3" in stream.getvalue()
