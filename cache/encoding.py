@@ -9,7 +9,7 @@ from kt.cache.records import STATUSES, BestConfig, CacheKey, Measurement, Status
 from kt.devices.device import DeviceIdentity
 from kt.errors import InputError
 from kt.problems import Problem
-from kt.search_spaces.space import Config, Launch, Value
+from kt.search_spaces.space import Config, Launch, OperandCopy, TensorMap, Value
 
 __all__ = [
     "decode_best",
@@ -95,13 +95,44 @@ def _choices(fields: Fields, name: str) -> tuple[tuple[str, Value], ...]:
 
 
 def encode_launch(launch: Launch) -> dict[str, Any]:
-    return {"kernel": launch.kernel, "grid": launch.grid, "block": launch.block, "smem_bytes": launch.smem_bytes}
+    fields = {"kernel": launch.kernel, "grid": launch.grid, "block": launch.block, "smem_bytes": launch.smem_bytes}
+    if launch.tensor_maps:
+        return {**fields, "tensor_maps": [_encode_tensor_map(one) for one in launch.tensor_maps]}
+    return fields
+
+
+def _encode_tensor_map(tensor_map: TensorMap) -> dict[str, Any]:
+    copy = vars(tensor_map.copy).copy() if tensor_map.copy else None
+    return {
+        "operand": tensor_map.operand,
+        "box": list(tensor_map.box),
+        "swizzle": tensor_map.swizzle,
+        "copy": copy,
+    }
 
 
 def decode_launch(fields: Fields) -> Launch:
+    maps = fields.objects("tensor_maps") if "tensor_maps" in fields.names() else ()
     return Launch(
-        fields.text("kernel"), fields.integer("grid", 1), fields.integer("block", 1), fields.integer("smem_bytes", 0)
+        fields.text("kernel"),
+        fields.integer("grid", 1),
+        fields.integer("block", 1),
+        fields.integer("smem_bytes", 0),
+        tuple(_decode_tensor_map(one) for one in maps),
     )
+
+
+def _decode_tensor_map(fields: Fields) -> TensorMap:
+    match fields.raw("box"):
+        case [int(columns), int(rows)]:
+            box = (columns, rows)
+        case _:
+            raise fields.wrong("box", "a list of two whole numbers")
+    copy = None
+    if fields.raw("copy") is not None:
+        of_copy = fields.object("copy")
+        copy = OperandCopy(of_copy.integer("offset", 0), of_copy.integer("pitch", 1), of_copy.flag("turned"))
+    return TensorMap(fields.choice("operand", ("a", "b", "c")), box, fields.integer("swizzle", 0), copy)
 
 
 def encode_measurement(measurement: Measurement) -> dict[str, Any]:

@@ -95,8 +95,29 @@ def _device() -> dict[str, Any]:
 
 def _launch() -> dict[str, Any]:
     size = {"type": "integer", "minimum": 1}
-    return _object(
+    launch = _object(
         kernel=_text("name of the kernel"), grid=size, block=size, smem_bytes=_count("dynamic shared memory")
+    )
+    launch["properties"]["tensor_maps"] = {
+        "type": "array",
+        "items": _tensor_map(),
+        "description": "what a kernel fed by TMA takes behind its arguments",
+    }
+    return launch
+
+
+def _tensor_map() -> dict[str, Any]:
+    copy = _object(
+        offset=_count("bytes from the start of the workspace"),
+        pitch={"type": "integer", "minimum": 1, "description": "elements between rows"},
+        turned={"type": "boolean", "description": "rows of the copy are columns of the operand as stored"},
+    )
+    box = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
+    return _object(
+        operand={"enum": ["a", "b", "c"]},
+        box={**box, "description": "elements of a row, and rows, that are copied at once"},
+        swizzle={"enum": [0, 32, 64, 128], "description": "bytes"},
+        copy=_or_null({**copy, "description": "the operand's copy in the workspace; null: the operand itself"}),
     )
 
 

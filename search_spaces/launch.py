@@ -9,12 +9,24 @@ from kt.errors import InputError
 from kt.search_spaces.arithmetic import truth
 from kt.search_spaces.expression import compose
 from kt.search_spaces.names import Names, lacks_sizes, leaves
-from kt.search_spaces.space import Config, Constraint, Launch, LaunchRule, SearchSpace, Value
+from kt.search_spaces.space import (
+    Config,
+    Constraint,
+    Launch,
+    LaunchRule,
+    OperandCopy,
+    SearchSpace,
+    TensorMap,
+    TensorMapRule,
+    Value,
+)
 
 __all__ = ["decided_by_parameters", "derive", "first_broken", "launch_limits", "launchable", "resolve", "violated"]
 
 MAX_BLOCKS = 2**31 - 1
 MAX_THREADS = 1024
+MAX_BOX = 256  # elements along one side of what TMA copies at once
+SWIZZLES = (0, 32, 64, 128)
 
 
 def derive(space: SearchSpace, config: Config, names: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,9 +122,15 @@ def _limits(rule: LaunchRule) -> tuple[Constraint, ...]:
             f"0 <= ({rule.smem_bytes.text}) <= device.smem_per_block_optin",
             f"shared memory of a block of {kernel} fits the device",
         ),
+        *((bound, f"TMA copies boxes of 1 to {MAX_BOX} elements a side for {kernel}") for bound in _box_bounds(rule)),
     )
     guard = "" if rule.when.text == "True" else f"not ({rule.when.text}) or "
     return tuple(Constraint(compose(guard + bound), reason) for bound, reason in bounds)
+
+
+def _box_bounds(rule: LaunchRule) -> list[str]:
+    sides = [side.text for tensor_map in rule.tensor_maps for side in (tensor_map.columns, tensor_map.rows)]
+    return [f"1 <= ({side}) <= {MAX_BOX}" for side in sides]
 
 
 def _choices(space: SearchSpace, config: Config) -> dict[str, Value]:
@@ -138,4 +156,19 @@ def _launch(space: SearchSpace, rule: LaunchRule, values: Names) -> Launch:
             f"{grid} blocks of {block} threads and {smem} bytes of shared memory",
             hint=f"CUDA takes 1 to {MAX_BLOCKS} blocks of 1 to {MAX_THREADS} threads: add a constraint to the space",
         )
-    return Launch(rule.kernel, grid, block, smem)
+    return Launch(rule.kernel, grid, block, smem, tuple(_tensor_map(space, one, values) for one in rule.tensor_maps))
+
+
+def _tensor_map(space: SearchSpace, rule: TensorMapRule, values: Names) -> TensorMap:
+    columns, rows, swizzle = (int(part.evaluate(values)) for part in (rule.columns, rule.rows, rule.swizzle))
+    if not (1 <= columns <= MAX_BOX and 1 <= rows <= MAX_BOX and swizzle in SWIZZLES):
+        raise InputError(
+            f"{space.source or space.family}: TMA cannot copy boxes of {columns} x {rows} elements "
+            f"of {rule.operand.upper()} with a swizzle of {swizzle} bytes",
+            hint=f"boxes have 1 to {MAX_BOX} elements a side, swizzles {', '.join(map(str, SWIZZLES))} bytes",
+        )
+    copy = None
+    if truth(rule.copied.evaluate(values)):
+        offset, pitch = int(rule.offset.evaluate(values)), int(rule.pitch.evaluate(values))
+        copy = OperandCopy(offset, pitch, bool(truth(rule.turned.evaluate(values))))
+    return TensorMap(rule.operand, (columns, rows), swizzle, copy)

@@ -20,7 +20,7 @@ from kt.search_spaces.launch import decided_by_parameters, first_broken
 from kt.search_spaces.narrowing import narrow_by
 from kt.search_spaces.schema import space_schema
 from kt.search_spaces.scope import Scope
-from kt.search_spaces.space import SearchSpace
+from kt.search_spaces.space import LaunchRule, SearchSpace
 from kt.search_spaces.space_parts import (
     check_family,
     read_choices,
@@ -92,7 +92,7 @@ def _given_space(document: Document) -> SearchSpace:
 def space_digest(space: SearchSpace) -> str:
     """SHA-256, hexadecimal, of what may change which configuration wins: not comments, spacing, reasons, starts."""
     launches = [
-        [rule.kernel, *(part.text for part in (rule.grid, rule.block, rule.smem_bytes, rule.when))]
+        [rule.kernel, *(part.text for part in (rule.grid, rule.block, rule.smem_bytes, rule.when)), *_map_texts(rule)]
         for rule in space.launches
     ]
     parts: list[Any] = [
@@ -102,6 +102,14 @@ def space_digest(space: SearchSpace) -> str:
         [constraint.require.text for constraint in space.constraints], launches, space.workspace_bytes.text,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
+
+
+def _map_texts(rule: LaunchRule) -> list[list[str]]:
+    return [
+        [one.operand]
+        + [part.text for part in (one.columns, one.rows, one.swizzle, one.copied, one.offset, one.pitch, one.turned)]
+        for one in rule.tensor_maps
+    ]
 
 
 def _read(path: Path | str) -> Document:

@@ -56,7 +56,12 @@ def _properties() -> dict[str, Any]:
             "type": "array",
             "minItems": 1,
             "items": _row(
-                {"kernel": names, **dict.fromkeys(("grid", "block", "smem_bytes", "when"), _EXPRESSION)}, needed=3
+                {
+                    "kernel": names,
+                    **dict.fromkeys(("grid", "block", "smem_bytes", "when"), _EXPRESSION),
+                    "tensor_maps": {"type": "array", "minItems": 1, "items": _tensor_map()},
+                },
+                needed=3,
             ),
         },
         "workspace_bytes": _EXPRESSION,
@@ -67,6 +72,18 @@ def _properties() -> dict[str, Any]:
             ),
         },
     }
+
+
+def _tensor_map() -> dict[str, Any]:
+    box = {
+        "type": "array",
+        "minItems": 2,
+        "maxItems": 2,
+        "items": _EXPRESSION,
+        "description": "elements of a row, and rows, that are copied at once",
+    }
+    of_copy = dict.fromkeys(("copied", "offset", "pitch", "turned"), _EXPRESSION)
+    return _row({"operand": {"enum": ["a", "b", "c"]}, "box": box, "swizzle": _EXPRESSION, **of_copy}, needed=3)
 
 
 def _map(values: dict[str, Any], description: str) -> dict[str, Any]:

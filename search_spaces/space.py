@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kt.search_spaces.expression import Expression
 
-__all__ = ["Config", "Constraint", "Launch", "LaunchRule", "SearchSpace", "Value"]
+__all__ = [
+    "Config",
+    "Constraint",
+    "Launch",
+    "LaunchRule",
+    "OperandCopy",
+    "SearchSpace",
+    "TensorMap",
+    "TensorMapRule",
+    "Value",
+]
 
 Value = int | str
 
@@ -54,13 +64,68 @@ class Constraint:
 
 
 @dataclass(frozen=True)
+class OperandCopy:
+    """A copy of an operand in the workspace, one batch right behind the other.
+
+    Attributes:
+        offset: bytes from the start of the workspace.
+        pitch: elements between rows.
+        turned: rows of the copy are columns of the operand as stored.
+    """
+
+    offset: int
+    pitch: int
+    turned: bool = False
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """How the tensor memory accelerator (TMA) is to see an operand, or the copy of it in the workspace.
+
+    Attributes:
+        operand: "a", "b" or "c".
+        box: elements of a row, and rows, that are copied at once.
+        swizzle: bytes within which 16-byte units change places in shared memory: 0, 32, 64 or 128.
+    """
+
+    operand: str
+    box: tuple[int, int]
+    swizzle: int
+    copy: OperandCopy | None = None
+
+
+@dataclass(frozen=True)
 class Launch:
-    """One resolved kernel launch: name, thread blocks, threads of a block, dynamic shared memory in bytes."""
+    """One resolved kernel launch: name, thread blocks, threads of a block, dynamic shared memory in bytes, and the
+    tensor maps that the kernel gets behind its arguments."""
 
     kernel: str
     grid: int
     block: int
     smem_bytes: int
+    tensor_maps: tuple[TensorMap, ...] = ()
+
+
+@dataclass(frozen=True)
+class TensorMapRule:
+    """A tensor map of a launch, as expressions.
+
+    Attributes:
+        operand: "a", "b" or "c".
+        columns, rows: of the box.
+        swizzle: in bytes.
+        copied: whether the map is of the operand's copy in the workspace, which `offset` (bytes), `pitch` (elements)
+            and `turned` describe.
+    """
+
+    operand: str
+    columns: Expression
+    rows: Expression
+    swizzle: Expression
+    copied: Expression
+    offset: Expression
+    pitch: Expression
+    turned: Expression
 
 
 @dataclass(frozen=True)
@@ -73,6 +138,7 @@ class LaunchRule:
         block: threads of a block.
         smem_bytes: dynamic shared memory of a block, in bytes.
         when: the launch happens if this is true.
+        tensor_maps: what the kernel takes behind its arguments, in order.
     """
 
     kernel: str
@@ -80,6 +146,7 @@ class LaunchRule:
     block: Expression
     smem_bytes: Expression
     when: Expression
+    tensor_maps: tuple[TensorMapRule, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from kt.problems.yaml_values import (
 )
 from kt.search_spaces.expression import Expression
 from kt.search_spaces.scope import Scope, check_name
-from kt.search_spaces.space import Constraint, LaunchRule, Value
+from kt.search_spaces.space import Constraint, LaunchRule, TensorMapRule, Value
 
 __all__ = [
     "Choices",
@@ -141,13 +141,37 @@ def read_launches(document: Document, scope: Scope) -> tuple[LaunchRule, ...]:
 
 
 def _launch(document: Document, scope: Scope, keys: tuple[Key, ...], row: Any) -> LaunchRule:
-    found = _row(document, keys, row, ("kernel", "grid", "block"), ("smem_bytes", "when"))
+    found = _row(document, keys, row, ("kernel", "grid", "block"), ("smem_bytes", "when", "tensor_maps"))
     kernel = text(document, (*keys, "kernel"), found["kernel"])
     if not _C_NAME.fullmatch(kernel):
         raise fail(document, (*keys, "kernel"), f"is {kernel!r}; it must be a name in C", "use letters, digits and _")
     rules = {"smem_bytes": 0, "when": True, **found}
-    parts = {name: scope.expression((*keys, name), value) for name, value in rules.items() if name != "kernel"}
-    return LaunchRule(kernel, **parts)
+    parts = {name: scope.expression((*keys, name), rules[name]) for name in ("grid", "block", "smem_bytes", "when")}
+    return LaunchRule(kernel, **parts, tensor_maps=_tensor_maps(document, scope, (*keys, "tensor_maps"), found))
+
+
+def _tensor_maps(
+    document: Document, scope: Scope, keys: tuple[Key, ...], launch: dict[str, Any]
+) -> tuple[TensorMapRule, ...]:
+    if "tensor_maps" not in launch:
+        return ()
+    rows = entries(document, keys, launch["tensor_maps"], "tensor maps")
+    return tuple(_tensor_map(document, scope, (*keys, index), row) for index, row in enumerate(rows))
+
+
+def _tensor_map(document: Document, scope: Scope, keys: tuple[Key, ...], row: Any) -> TensorMapRule:
+    found = _row(document, keys, row, ("operand", "box", "swizzle"), ("copied", "offset", "pitch", "turned"))
+    operand = choice(document, (*keys, "operand"), found["operand"], ("a", "b", "c"))
+    box = entries(document, (*keys, "box"), found["box"], "sides of a box")
+    if len(box) != 2:
+        raise fail(document, (*keys, "box"), f"has {len(box)} sides", "give elements of a row, then rows")
+    columns, rows = (scope.expression((*keys, "box", index), side) for index, side in enumerate(box))
+    rules = {"copied": False, "offset": 0, "pitch": 0, "turned": False, **found}
+    if "copied" in found and "pitch" not in found:
+        raise fail(document, keys, "has no `pitch`", "say how many elements lie between rows of the copy")
+    names = ("swizzle", "copied", "offset", "pitch", "turned")
+    parts = {name: scope.expression((*keys, name), rules[name]) for name in names}
+    return TensorMapRule(operand, columns, rows, **parts)
 
 
 def _row(document: Document, keys: tuple[Key, ...], row: Any, needed: tuple[str, ...], more: tuple[str, ...]) -> Any:

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from kt.problems import Problem
 from kt.search_spaces.space import Launch
+from kt.tuner.arguments import POINTERS
 from kt.tuner.cuda import CUDA_ERRORS, cupy, driver, in_words
 from kt.tuner.messages import Candidate
+from kt.tuner.tensor_map import TensorMapRefused, tensor_map_argument
 
 __all__ = ["LaunchRefused", "LoadedCandidate", "Rotation"]
 
@@ -55,15 +58,30 @@ class LoadedCandidate:
         self._launches = []
         self._module = None
 
-    def enqueue(self, arguments: Any) -> None:
-        """Launch every kernel of the sequence, each with the same `GemmArguments`.
+    def bind(self, problem: Problem, arguments: Any) -> list[tuple[Any, ...]]:
+        """What each kernel of the sequence is given: the same `GemmArguments`, and tensor maps of what they point to.
+
+        Raises:
+            LaunchRefused: TMA cannot address an operand.
+        """
+        pointers = {name: int(arguments[name]) for name in POINTERS}
+        try:
+            return [
+                (arguments, *(tensor_map_argument(one, problem, pointers) for one in launch.tensor_maps))
+                for _, launch in self._launches
+            ]
+        except TensorMapRefused as error:
+            raise LaunchRefused(str(error)) from error
+
+    def enqueue(self, bound: Sequence[tuple[Any, ...]]) -> None:
+        """Launch every kernel of the sequence with what `bind` has returned.
 
         Raises:
             LaunchRefused: CUDA refuses a launch.
         """
-        for function, launch in self._launches:
+        for (function, launch), arguments in zip(self._launches, bound, strict=True):
             try:
-                function((launch.grid,), (launch.block,), (arguments,), shared_mem=launch.smem_bytes)
+                function((launch.grid,), (launch.block,), arguments, shared_mem=launch.smem_bytes)
             except CUDA_ERRORS as error:
                 raise LaunchRefused(f"{_in_words(launch)}: {in_words(error)}") from error
 
@@ -83,14 +101,14 @@ class LoadedCandidate:
 class Rotation:
     """Enqueues one run after the other, each on the next operand set."""
 
-    def __init__(self, candidate: LoadedCandidate, arguments: Sequence[Any]) -> None:
+    def __init__(self, candidate: LoadedCandidate, bound: Sequence[Sequence[tuple[Any, ...]]]) -> None:
         self._candidate = candidate
-        self._arguments = arguments
+        self._bound = bound
         self._next = 0
 
     def __call__(self) -> None:
-        self._candidate.enqueue(self._arguments[self._next])
-        self._next = (self._next + 1) % len(self._arguments)
+        self._candidate.enqueue(self._bound[self._next])
+        self._next = (self._next + 1) % len(self._bound)
 
 
 def _in_words(launch: Launch) -> str:

@@ -155,7 +155,8 @@ class PreparedProblem:
 
     def _launch_of(self, loaded: LoadedCandidate) -> Launch:
         def launch(pointers: dict[str, int], scalars: Scalars) -> None:
-            loaded.enqueue(gemm_arguments(self.problem, pointers, loaded.runtime, scalars))
+            arguments = gemm_arguments(self.problem, pointers, loaded.runtime, scalars)
+            loaded.enqueue(loaded.bind(self.problem, arguments))
 
         return launch
 
@@ -166,7 +167,7 @@ class PreparedProblem:
             for operand, address in self.operands.pointers(index).items():
                 of_set[operand] = address
             arguments.append(of_set)
-        return Rotation(loaded, arguments)
+        return Rotation(loaded, [loaded.bind(self.problem, of_set) for of_set in arguments])
 
 
 def _guarded(name: str, action: Callable[[], T]) -> T | Measurement:

@@ -583,6 +583,9 @@ def host_candidates(clock: HostClock, problem: Problem, sets_seen: set[tuple[int
         def __exit__(self, *_: object) -> None:
             pass
 
+        def bind(self, problem: Problem, arguments: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            return arguments
+
         def enqueue(self, arguments: npt.NDArray[Any]) -> None:
             if "refused" in self.name:
                 raise LaunchRefused("kt_gemm with 1 blocks of 2048 threads: CUDA_ERROR_INVALID_VALUE")

@@ -126,7 +126,8 @@ class FamilyChecks:
     def _launch(self, problem: Problem, loaded: LoadedCandidate) -> Launch:
         def launch(pointers: dict[str, int], scalars: Scalars) -> None:
             self._running = loaded.name
-            loaded.enqueue(gemm_arguments(problem, pointers, loaded.runtime, scalars))
+            arguments = gemm_arguments(problem, pointers, loaded.runtime, scalars)
+            loaded.enqueue(loaded.bind(problem, arguments))
 
         return launch
 

@@ -1,0 +1,125 @@
+"""Tensor maps: what the tensor memory accelerator (TMA) of sm_90 must know of a matrix, encoded by the driver library.
+
+The driver is called through ctypes: it wants its 128 bytes at an address that is a multiple of 64 (128 since CUDA 13),
+which no Python binding promises. The bytes go to a kernel by value, as a `numpy.void`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from kt.problems import Problem
+from kt.search_spaces.space import TensorMap
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["TMA_ALIGNMENT", "TensorMapRefused", "encode", "encoder", "tensor_map_argument"]
+
+TMA_ALIGNMENT = 16  # of addresses and of strides in bytes
+_BYTES = 128
+_BOX = 256  # elements along one dimension of a box, at most
+_STRIDE = 2**40  # bytes between rows or batches, less than this
+
+# Values of cuda.h. The formats matter for arithmetic in memory, which no kernel asks for, and for rounding to tf32.
+_FORMATS = {1: 0, 2: 1, 4: 2}  # CU_TENSOR_MAP_DATA_TYPE_UINT8, _UINT16, _UINT32
+_TF32 = 11  # CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: loads round fp32 to tf32
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+_PROMOTE_256 = 3  # CU_TENSOR_MAP_L2_PROMOTION_L2_256B: what L2 reads from device memory at once
+
+
+class TensorMapRefused(Exception):
+    """TMA cannot address the matrix, or the driver refuses the map; the text has the figures."""
+
+
+def tensor_map_argument(tensor_map: TensorMap, problem: Problem, pointers: Mapping[str, int]) -> np.void:
+    """The argument that shows a kernel an operand of `problem`, or its copy in the workspace.
+
+    Args:
+        pointers: device addresses by name: "a", "b", "c" and "workspace".
+
+    Raises:
+        TensorMapRefused: TMA cannot address it, or the driver refuses the map.
+    """
+    operand, copy = tensor_map.operand, tensor_map.copy
+    rows, columns = problem.stored_extents[operand]
+    pitch, stride = getattr(problem, f"ld{operand}"), getattr(problem, f"stride_{operand}")
+    address = pointers[operand]
+    if copy:
+        rows, columns = (columns, rows) if copy.turned else (rows, columns)
+        address, pitch, stride = pointers["workspace"] + copy.offset, copy.pitch, 0
+    size = problem.element_bytes[operand]
+    strides = (pitch * size, (stride or max(1, rows) * pitch) * size)
+    tf32 = problem.dtype == "tf32" and operand != "c"
+    return encode(
+        address, (columns, rows, problem.batch), strides, tensor_map.box, tensor_map.swizzle, size, rounds_tf32=tf32
+    )
+
+
+def encode(
+    address: int,
+    extents: Sequence[int],
+    strides: Sequence[int],
+    box: Sequence[int],
+    swizzle: int,
+    element_bytes: int,
+    rounds_tf32: bool = False,
+) -> np.void:
+    """The map of a matrix, as an argument of a kernel.
+
+    Args:
+        address: of the first element.
+        extents: elements in a row, rows, batches.
+        strides: bytes between rows, bytes between batches.
+        box: elements of a row and rows that are copied at once.
+        swizzle: bytes within which 16-byte units change places in shared memory: 0, 32, 64 or 128.
+        rounds_tf32: round fp32 elements to tf32 as they are loaded.
+
+    Raises:
+        TensorMapRefused: a figure is outside what TMA or the driver takes.
+    """
+    import numpy as np
+
+    _check(address, strides, box, swizzle, element_bytes)
+    memory = ctypes.create_string_buffer(2 * _BYTES)
+    start = -ctypes.addressof(memory) % _BYTES
+    code = encoder()(
+        ctypes.byref(memory, start), _TF32 if rounds_tf32 else _FORMATS[element_bytes], 3, ctypes.c_void_p(address),
+        (ctypes.c_uint64 * 3)(*(max(1, extent) for extent in extents)), (ctypes.c_uint64 * 2)(*strides),
+        (ctypes.c_uint32 * 3)(*box, 1), (ctypes.c_uint32 * 3)(1, 1, 1), 0, _SWIZZLES[swizzle], _PROMOTE_256, 0,
+    )  # fmt: skip
+    if code != 0:
+        figures = f"address {address:#x}, extents {tuple(extents)}, strides {tuple(strides)}, box {tuple(box)}"
+        raise TensorMapRefused(f"the driver refuses the tensor map with error {code}: {figures}, swizzle {swizzle}")
+    argument: np.void = np.frombuffer(memory.raw[start : start + _BYTES], f"V{_BYTES}")[0]
+    return argument
+
+
+def _check(address: int, strides: Sequence[int], box: Sequence[int], swizzle: int, element_bytes: int) -> None:
+    """Say what TMA's limits are in place of the driver's "invalid value"."""
+    if address % TMA_ALIGNMENT:
+        raise TensorMapRefused(f"TMA reads matrices that begin at multiples of {TMA_ALIGNMENT} bytes; not {address:#x}")
+    for stride in strides:
+        if stride % TMA_ALIGNMENT or not 0 <= stride < _STRIDE:
+            limits = f"multiples of {TMA_ALIGNMENT} bytes below 2**40"
+            raise TensorMapRefused(f"TMA takes strides that are {limits}; one is {stride}")
+    if not all(1 <= extent <= _BOX for extent in box):
+        raise TensorMapRefused(f"TMA copies boxes of 1 to {_BOX} elements a side; not {' x '.join(map(str, box))}")
+    if swizzle and box[0] * element_bytes > swizzle:
+        raise TensorMapRefused(f"rows of a box have {box[0] * element_bytes} bytes, more than the swizzle's {swizzle}")
+
+
+@cache
+def encoder() -> Callable[..., Any]:
+    """`cuTensorMapEncodeTiled` of the driver library.
+
+    Raises:
+        TensorMapRefused: there is no driver library, or it is older than CUDA 12.
+    """
+    try:
+        return ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+    except (OSError, AttributeError) as error:
+        raise TensorMapRefused(f"the driver library cannot encode tensor maps: {error}") from error
