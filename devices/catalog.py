@@ -5,19 +5,30 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kt.devices.device import Device
 from kt.errors import OptionError
 
-__all__ = ["Rates", "architecture_rates", "catalog", "find", "modelled"]
+__all__ = ["DeviceRates", "Rates", "architecture_rates", "catalog", "find", "modelled"]
 
 Rates = dict[str, float]
+
+
+class DeviceRates(NamedTuple):
+    """The rates of a `Device`."""
+
+    flops: Rates
+    simt_flops: Rates
+    mma_flops: Rates
+
+
 _TERA, _GIGA, _MEGA = 1e12, 1e9, 1e6
-# Formats that share a unit: kt's name for a dtype -> the data file's name of the rate. fp8 has one rate for both forms.
+# Formats that share a unit: kt's name for a dtype -> the data file's name of the rate. fp8 has one rate for both forms;
+# consumer GPUs have one of their own for fp16 that is summed in fp16.
 _TENSOR_UNIT = {
     "fp16": "fp16", "bf16": "bf16", "tf32": "tf32", "fp64": "fp64", "int8": "int8",
-    "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp32": "fp32",
+    "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp32": "fp32", "fp16/fp16": "fp16_in_fp16",
 }  # fmt: skip
 # Without tensor cores, the 16-bit formats are widened and multiplied in fp32, and int8 in int32.
 _SIMT_UNIT = {"fp32": "fp32", "tf32": "fp32", "fp16": "fp32", "bf16": "fp32", "fp64": "fp64", "int8": "int32",
@@ -55,15 +66,16 @@ def find(name: str, compute_capability: tuple[int, int], sm_count: int) -> Devic
     return None
 
 
-def architecture_rates(compute_capability: tuple[int, int], sm_count: int, clock_hz: float) -> tuple[Rates, Rates]:
-    """Estimated `Device.flops` and `Device.simt_flops` of a GPU from its multiprocessors and clock."""
+def architecture_rates(compute_capability: tuple[int, int], sm_count: int, clock_hz: float) -> DeviceRates:
+    """Estimated rates of a GPU from its multiprocessors and clock."""
     data = _data()
     figures = data["compute_capabilities"][_nearest(compute_capability, data["compute_capabilities"])]
     per_clock = 2 * sm_count * clock_hz
     achievable = data["achievable"]
     units = {unit: count * per_clock * achievable["simt"] for unit, count in figures["fma_per_clock"].items()}
-    tensor = {unit: count * per_clock * achievable["tensor"] for unit, count in figures["tensor_per_clock"].items()}
-    return _by_dtype(units, tensor)
+    peak = {unit: count * per_clock for unit, count in figures["tensor_per_clock"].items()}
+    tensor = {unit: rate * achievable["tensor"] for unit, rate in peak.items()}
+    return _by_dtype(units, tensor, _through_mma(peak, figures, achievable))
 
 
 @cache
@@ -80,7 +92,7 @@ def _device(key: str, row: Mapping[str, Any], data: Mapping[str, Any]) -> Device
     limits = data["compute_capabilities"][row["compute_capability"]]
     major, minor = row["compute_capability"].split(".")
     bandwidth = row.get("measured_bandwidth_gbs", row["peak_bandwidth_gbs"] * data["achievable"]["bandwidth"])
-    flops, simt_flops = _rates(row, limits, data["achievable"])
+    rates = _rates(row, limits, data["achievable"])
     return Device(
         name=row["name"],
         compute_capability=(int(major), int(minor)),
@@ -94,29 +106,40 @@ def _device(key: str, row: Mapping[str, Any], data: Mapping[str, Any]) -> Device
         blocks_per_sm=limits["blocks_per_sm"],
         clock_hz=row["clock_mhz"] * _MEGA,
         bandwidth=bandwidth * _GIGA,
-        flops=flops,
-        simt_flops=simt_flops,
+        flops=rates.flops,
+        simt_flops=rates.simt_flops,
+        mma_flops=rates.mma_flops,
     )
 
 
-def _rates(row: Mapping[str, Any], limits: Mapping[str, Any], achievable: Mapping[str, float]) -> tuple[Rates, Rates]:
+def _rates(row: Mapping[str, Any], limits: Mapping[str, Any], achievable: Mapping[str, float]) -> DeviceRates:
     per_clock = 2 * row["sm_count"] * row["clock_mhz"] * _MEGA
     units = {unit: count * per_clock * achievable["simt"] for unit, count in limits["fma_per_clock"].items()}
     units |= {unit: rate * _TERA for unit, rate in row.get("measured_simt_tflops", {}).items()}
-    tensor = {unit: rate * _TERA * achievable["tensor"] for unit, rate in row["peak_tflops"].items()}
+    peak = {unit: rate * _TERA for unit, rate in row["peak_tflops"].items()}
+    tensor = {unit: rate * achievable["tensor"] for unit, rate in peak.items()}
     tensor |= {unit: rate * _TERA for unit, rate in row.get("measured_tflops", {}).items()}
-    return _by_dtype(units, tensor)
+    mma = _through_mma(peak, limits, achievable)
+    mma |= {unit: rate * _TERA for unit, rate in row.get("measured_mma_tflops", {}).items()}
+    return _by_dtype(units, tensor, mma)
 
 
-def _by_dtype(units: Rates, tensor: Rates) -> tuple[Rates, Rates]:
-    """The better of both kinds of unit for each dtype, and the plain units alone."""
+def _through_mma(peak: Rates, figures: Mapping[str, Any], achievable: Mapping[str, float]) -> Rates:
+    """Rates through mma.sync: where newer instructions exist, it reaches a smaller part of the peak."""
+    parts = figures.get("mma_of_peak", {})
+    return {unit: rate * parts.get(unit, achievable["tensor"]) for unit, rate in peak.items()}
+
+
+def _by_dtype(units: Rates, tensor: Rates, mma: Rates) -> DeviceRates:
+    """The best for each dtype of any unit, the plain units alone, and tensor cores through mma.sync."""
     simt = {dtype: units[unit] for dtype, unit in _SIMT_UNIT.items() if unit in units}
     best = {
-        dtype: max(tensor.get(unit, 0.0), simt.get(dtype, 0.0))
+        dtype: max(tensor.get(unit, 0.0), mma.get(unit, 0.0), simt.get(dtype, 0.0))
         for dtype, unit in _TENSOR_UNIT.items()
         if unit in tensor or dtype in simt
     }
-    return best, simt
+    through_mma = {dtype: mma[unit] for dtype, unit in _TENSOR_UNIT.items() if unit in mma}
+    return DeviceRates(best, simt, through_mma)
 
 
 def _nearest(compute_capability: tuple[int, int], known: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Device", "DeviceIdentity", "told_apart"]
+__all__ = ["Device", "DeviceIdentity", "rate_of", "told_apart"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,14 @@ def told_apart(devices: Iterable[DeviceIdentity]) -> dict[DeviceIdentity, str]:
     return {device: device.name if names[device.name] == 1 else device.label for device in distinct}
 
 
+def rate_of(rates: Mapping[str, float], dtype: str, accumulator: str) -> float:
+    """The rate of products of `dtype` that are summed in `accumulator`, 0 if it is not known.
+
+    `rates` is by dtype name. Where the accumulator makes a difference, there is one more for `dtype/accumulator`.
+    """
+    return rates.get(f"{dtype}/{accumulator}") or rates.get(dtype, 0.0)
+
+
 @dataclass(frozen=True)
 class Device:
     """One GPU.
@@ -57,6 +65,8 @@ class Device:
         flops: best achievable rate by dtype name on any unit of the GPU, operations/s: the roofline.
         simt_flops: achievable rate by dtype name on the plain multiply-add units, operations/s: what a kernel without
             tensor cores can reach.
+        mma_flops: achievable rate by dtype name of tensor cores through mma.sync, operations/s. Newer GPUs have faster
+            ways to use them.
         modelled: True if it stands in for a GPU that is not here (`--device model:NAME`).
         driver: driver's CUDA version (major * 1000 + minor * 10), 0 where modelled.
         ordinal: number of the GPU among those that the process sees; no part of the identity.
@@ -80,6 +90,7 @@ class Device:
     driver: int = 0
     simt_flops: Mapping[str, float] = field(default_factory=dict)
     ordinal: int = 0
+    mma_flops: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def identity(self) -> DeviceIdentity:

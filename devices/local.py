@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kt.devices.catalog import architecture_rates, find, modelled
+from kt.devices.catalog import DeviceRates, architecture_rates, find, modelled
 from kt.devices.device import Device
 from kt.devices.driver import Driver, open_driver, unusable
 from kt.errors import NoUsableGpu, OptionError
@@ -98,9 +98,16 @@ def _with_rates(device: Device, peak_bandwidth: float) -> Device:
     """The rates of the data file for a known identity, else estimates from clocks and multiprocessors."""
     known = find(device.name, device.compute_capability, device.sm_count)
     if known is not None:
-        return replace(device, key=known.key, bandwidth=known.bandwidth, flops=known.flops, simt_flops=known.simt_flops)
+        rates = DeviceRates(dict(known.flops), dict(known.simt_flops), dict(known.mma_flops))
+        return _rated(replace(device, key=known.key), known.bandwidth, rates)
     clock = device.clock_hz or 1.5e9
-    flops, simt_flops = architecture_rates(device.compute_capability, device.sm_count, clock)
+    estimated = architecture_rates(device.compute_capability, device.sm_count, clock)
     # Some drivers report no memory clock; 14 operations per byte is the usual ratio of fp32 rate to bandwidth.
-    bandwidth = 0.9 * peak_bandwidth or simt_flops["fp32"] / 14
-    return replace(device, clock_hz=clock, bandwidth=bandwidth, flops=flops, simt_flops=simt_flops)
+    bandwidth = 0.9 * peak_bandwidth or estimated.simt_flops["fp32"] / 14
+    return _rated(replace(device, clock_hz=clock), bandwidth, estimated)
+
+
+def _rated(device: Device, bandwidth: float, rates: DeviceRates) -> Device:
+    return replace(
+        device, bandwidth=bandwidth, flops=rates.flops, simt_flops=rates.simt_flops, mma_flops=rates.mma_flops
+    )

@@ -7,7 +7,7 @@ third limit for problems so small that starting a kernel and filling the machine
 from dataclasses import dataclass
 from typing import Literal
 
-from kt.devices.device import Device
+from kt.devices.device import Device, rate_of
 from kt.problems import Problem
 
 __all__ = ["EMPTY_FLOOR_US", "LAUNCH_FLOOR_US", "Bound", "Floor", "floor", "floor_us"]
@@ -29,7 +29,8 @@ class Floor:
 
 def floor(problem: Problem, device: Device) -> Floor:
     """The floor of `problem` on `device`. A rate that is not known sets no limit."""
-    rate = device.flops.get(problem.dtype) or device.simt_flops.get(problem.dtype)
+    formats = problem.dtype, problem.accumulator
+    rate = rate_of(device.flops, *formats) or rate_of(device.simt_flops, *formats)
     compute = problem.flops / rate * 1e6 if rate else 0.0
     bandwidth = problem.bytes / device.bandwidth * 1e6 if device.bandwidth else 0.0
     launch = LAUNCH_FLOOR_US if _reads(problem) else EMPTY_FLOOR_US

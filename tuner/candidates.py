@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Candidates", "nothing_valid"]
 
-# Parameters that decide how the problem is cut up; candidates that agree in them differ in details only.
+# Parameters that decide how the problem is cut up; candidates that agree in them differ in details only. A tile is cut
+# into those of threads or of warps: `warp_m` beside `thread_m` is another thing, the arrangement of a warp's threads.
 STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", "pack_a", "pack_b")
+STRUCTURE_OF_WARPS = ("tile_m", "tile_n", "warp_m", "warp_n", "split_k", "stream_k", "pack_a", "pack_b")
 COMPLETIONS = 3  # of one start
 SAMPLE = 60_000  # candidates of a family that the model is asked about at first; it takes 40 ms for as many
 
@@ -141,7 +143,8 @@ class Candidates:
         found = self.enumerations[family]
         choices = self._choices(family, rows)
         offered = _offered(found.space)
-        shared = [name for name in STRUCTURE if name in offered] or list(offered)
+        structure = STRUCTURE_OF_WARPS if "warp_n" in offered else STRUCTURE
+        shared = [name for name in structure if name in offered] or list(offered)
         digits = [_positions(choices[name], values) for name, values in offered.items()]
         return Landscape(
             rows + int(self._starts[family]),

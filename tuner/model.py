@@ -7,7 +7,8 @@ occupancy and by wave quantisation (NVIDIA, "Matrix multiplication background us
 
 - compute: cycles of the busiest multiprocessor. Each wave of its blocks takes all their steps (tile_k values of k), and
   beginning and ending them. A step takes the longer of the issue slots and of the shared-memory pipe, and at least the
-  memory latency divided by the tiles in flight (stages - 1).
+  memory latency divided by the tiles in flight (stages - 1). What a step asks for depends on how tiles are divided: see
+  thread_tiles.py and warp_tiles.py.
 - memory: bytes through device memory, where blocks that run together share rows of A and columns of B through L2 as
   `raster_group` arranges them.
 - l2: bytes that all blocks together fetch.
@@ -17,7 +18,8 @@ occupancy and by wave quantisation (NVIDIA, "Matrix multiplication background us
 
 The constants below were fitted to measured times of `simt`, fp32, on an H200 (docs/how-a-winner-is-found.md says how
 well they fit). Every argument is an array over configurations. A quantity that a family does not have takes a neutral
-value, so the model serves any family with `tile_m`, `tile_n` and `tile_k`; its terms are those of `simt`.
+value, so the model serves any family with `tile_m`, `tile_n` and `tile_k`. A family whose space names `warp_n` has
+tensor cores multiply the tiles of warps, any other has threads multiply theirs.
 """
 
 from collections.abc import Mapping
@@ -30,14 +32,13 @@ from kt.devices.device import Device
 from kt.devices.roofline import floor_us
 from kt.problems import Problem
 from kt.tuner.occupancy import MAX_REGISTERS, occupancy
-from kt.tuner.tiles import Numbers, Tiles, as_numbers, lay_out
+from kt.tuner.thread_tiles import ThreadTiles
+from kt.tuner.tiles import SCHEDULERS, Columns, Demand, Numbers, Tiles, as_numbers
+from kt.tuner.warp_tiles import WarpTiles
 
 __all__ = ["estimate_registers", "predict_us"]
 
 # Of the hardware.
-_SCHEDULERS = 4  # of one multiprocessor, each issuing one warp instruction a clock
-_SMEM_BYTES = 128  # shared-memory bytes of one multiprocessor per clock, broadcast or not (ncu: docs/perf-log.md)
-_WIDE_BYTES = 16  # of the widest copy of one thread
 _L2_BYTES = 32  # L2 bytes of one multiprocessor per clock when all of them read (about 8 TB/s on an H200)
 _L2_BYTES_ALONE = 64  # and when few do
 _LINE_BYTES = 128  # of a cache line
@@ -48,11 +49,7 @@ _FURTHER_LAUNCH_US = 1.0  # a kernel that needs what another one writes
 _LATENCY = 1050.0  # cycles from a request to device memory to its data, under load: 0.53 us
 _ENDS = 800.0  # cycles in which a block begins and ends besides writing its tile
 _WRITE_BYTES = 20.0  # of a tile that one multiprocessor writes per clock while all of them do
-_STALL = 0.38  # part of its work by which a scheduler is delayed that has a single warp; with n warps, an n-th of it
 _SKEW = 0.026  # part of its work by which a block is delayed for each doubling of the warps that meet at its barriers
-_PIECE = 0.5  # steps of k lost where a piece of straight code ends: the next fragments are not read early
-_NARROW_SLOTS = 9.0  # issue slots of a copy narrower than 16 bytes, with its address and its predicate
-_NARROW_CYCLES = 2.5  # cycles of the shared-memory pipe for such a copy of a warp; a wide one costs it none
 _SHORT_RUNS = 0.15  # device memory's loss for each further part in which a line of a turned tile is read
 _UNITS_POWER = 8.0  # overlap of issue slots and shared memory: nearly the longer of the two
 _MEMORY_POWER = 1.8  # overlap of compute and device memory: two equal times take 1.47 times one
@@ -73,10 +70,10 @@ def predict_us(
     tiles = lay_out(problem, columns)
     allowed = np.minimum(MAX_REGISTERS, device.registers_per_sm // (tiles.threads * tiles.min_blocks) // 8 * 8)
     known = None if registers is None else as_numbers(registers, tiles.count)
-    wanted = _wanted_registers(tiles) if known is None else known
+    wanted = tiles.wanted_registers() if known is None else known
     resident = occupancy(device, tiles.threads, np.minimum(wanted, allowed), tiles.smem_bytes).astype(float)
     resident = np.where(tiles.stream_k > 0, np.minimum(resident, tiles.min_blocks), resident)
-    spilled = np.maximum(0.0, (_least_registers(tiles) if known is None else known) - allowed)
+    spilled = np.maximum(0.0, (tiles.least_registers() if known is None else known) - allowed)
     with np.errstate(divide="ignore", invalid="ignore"):
         compute = _compute_us(tiles, device, resident) * (1.0 + 0.05 * spilled)
         memory = _memory_bytes(tiles, device, resident) / device.bandwidth * 1e6
@@ -87,75 +84,37 @@ def predict_us(
 
 def estimate_registers(problem: Problem, columns: Mapping[str, Any]) -> npt.NDArray[np.float64]:
     """Registers of a thread before any compilation, if it may have as many as it wants."""
-    return _wanted_registers(lay_out(problem, columns))
+    return lay_out(problem, columns).wanted_registers()
 
 
-def _wanted_registers(tiles: Tiles) -> Numbers:
-    """A linear fit to 2,130 `simt` kernels (NVRTC 13.0, sm_90a, fp32), 14 registers off; copies stand for addresses."""
-    words = max(1, tiles.accumulator_bytes // 4)
-    copies = np.maximum(1.0, tiles.copies_a / tiles.threads) + np.maximum(1.0, tiles.copies_b / tiles.threads)
-    return 50 + 1.15 * words * tiles.thread_m * tiles.thread_n + 1.2 * copies + 33 * tiles.stream_k
-
-
-def _least_registers(tiles: Tiles) -> Numbers:
-    """Below this many a thread spills: accumulators, two fragments of each operand, and addresses."""
-    words = max(1, tiles.accumulator_bytes // 4)
-    return words * (tiles.thread_m * tiles.thread_n + 2 * (tiles.thread_m + tiles.thread_n)) + 24
+def lay_out(problem: Problem, columns: Mapping[str, Any]) -> Tiles:
+    """The configurations of `columns` on `problem`, as the kind of tiles that they are."""
+    kind = WarpTiles if "warp_n" in columns else ThreadTiles
+    return kind.lay_out(problem, Columns(columns))
 
 
 def _compute_us(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     """Full waves with all resident blocks, then one with what is left; the ends of a block overlap with its peers."""
     blocks = np.ceil(tiles.grid / device.sm_count)  # of the multiprocessor with the most
     full, left = np.floor(blocks / resident), blocks % resident
-    issued, moved = _issue_cycles(tiles, device), _smem_cycles(tiles)
+    demand = tiles.demand(device)
     rows, width = np.minimum(tiles.tile_m, tiles.problem.m), np.minimum(tiles.tile_n, tiles.problem.n)
-    ends = _ENDS + rows * width * tiles.accumulator_bytes / _WRITE_BYTES
-    whole = _step_cycles(tiles, issued, moved, resident)
-    last = np.where(left > 0, _step_cycles(tiles, issued, moved, np.maximum(left, 1)), 0)
+    ends = _ENDS + rows * width * tiles.written_bytes / _WRITE_BYTES
+    whole = _step_cycles(tiles, demand, resident)
+    last = np.where(left > 0, _step_cycles(tiles, demand, np.maximum(left, 1)), 0)
     cycles = tiles.steps * (full * whole + last) + ends * (full / resident + 1)
     shared = tiles.grid / (device.sm_count * tiles.min_blocks)  # tiles for each of stream-K's blocks
     even = np.ceil(shared * tiles.steps) * whole + ends * (shared / tiles.min_blocks + 1 + _PARKING)
     return np.where(tiles.stream_k > 0, even, cycles) / device.clock_hz * 1e6
 
 
-def _step_cycles(tiles: Tiles, issued: Numbers, moved: Numbers, resident: Numbers) -> Numbers:
+def _step_cycles(tiles: Tiles, demand: Demand, resident: Numbers) -> Numbers:
     """Cycles in which a multiprocessor takes each of its `resident` blocks one step further."""
-    even = resident * tiles.warps / _SCHEDULERS
+    even = resident * tiles.warps / SCHEDULERS
     busiest = np.ceil(even)  # warps of the scheduler with the most
-    delayed = 1 + _STALL / busiest + _SKEW * np.log2(tiles.warps)
-    work = _overlap(resident * issued * busiest / even * delayed, resident * moved, _UNITS_POWER)
-    return np.maximum(work, _LATENCY / (tiles.stages - 1))
-
-
-def _issue_cycles(tiles: Tiles, device: Device) -> Numbers:
-    """Cycles in which the schedulers issue one step of a block: multiply-adds, fragment reads and copies.
-
-    Where the device has few units for a format, these are the limit instead.
-    """
-    products = tiles.thread_m * tiles.thread_n * (1 + _PIECE / tiles.unroll)
-    reads = _reads(tiles, tiles.thread_m) + _reads(tiles, tiles.thread_n)
-    copies = (tiles.copies_a + tiles.copies_b) / 32 + (_NARROW_SLOTS - 1) * _narrow_copies(tiles)
-    issued = (tiles.warps * tiles.tile_k * (products + reads) + copies) / _SCHEDULERS
-    rates = device.simt_flops if tiles.problem.dtype in device.simt_flops else device.flops
-    per_clock = rates[tiles.problem.dtype] / (2 * device.sm_count * device.clock_hz)
-    return np.maximum(issued, tiles.tile_m * tiles.tile_n * tiles.tile_k / per_clock)
-
-
-def _smem_cycles(tiles: Tiles) -> Numbers:
-    """Cycles of the shared-memory pipe for one step of a block: all threads' fragments, and copies in small pieces."""
-    values = (tiles.thread_m + tiles.thread_n) * tiles.tile_k * tiles.threads
-    return values * tiles.accumulator_bytes / _SMEM_BYTES + _NARROW_CYCLES * _narrow_copies(tiles)
-
-
-def _narrow_copies(tiles: Tiles) -> Numbers:
-    """Copies of a warp in one step whose threads move less than 16 bytes each."""
-    narrow_a, narrow_b = (width * tiles.element_bytes < _WIDE_BYTES for width in (tiles.width_a, tiles.width_b))
-    return (narrow_a * tiles.copies_a + narrow_b * tiles.copies_b) / 32
-
-
-def _reads(tiles: Tiles, thread: Numbers) -> Numbers:
-    """Instructions that read one fragment: at most 16 bytes each."""
-    return thread / np.minimum(thread, 16 / tiles.accumulator_bytes)
+    delayed = 1 + demand.stall / busiest + _SKEW * np.log2(tiles.warps)
+    work = _overlap(resident * demand.issued * busiest / even * delayed, resident * demand.moved, _UNITS_POWER)
+    return np.maximum(np.maximum(work, demand.chained), _LATENCY / (tiles.stages - 1))
 
 
 def _memory_bytes(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
@@ -219,7 +178,7 @@ def _packing_us(tiles: Tiles, device: Device) -> Numbers:
     problem = tiles.problem
     copied = tiles.pack_a * problem.m * problem.k + tiles.pack_b * problem.k * problem.n
     moved = 2 * copied * problem.batch * tiles.element_bytes / device.bandwidth * 1e6
-    return moved + _FURTHER_LAUNCH_US * (tiles.pack_a + tiles.pack_b + tiles.stream_k)
+    return moved + _FURTHER_LAUNCH_US * (tiles.pack_launches + tiles.stream_k)
 
 
 def _overlap(one: Numbers, other: Numbers, power: float) -> Numbers:

@@ -26,7 +26,7 @@ class Landscape:
             offered, so that neighbouring values differ by one.
         family: number of the kernel family; candidates of different families are never neighbours.
         binary: equal for candidates that differ in run-time arguments only: they share one compilation.
-        structure: equal for candidates that cut the problem up alike (tiles, thread tiles, split-K).
+        structure: equal for candidates that cut the problem up alike (tiles, thread or warp tiles, split-K).
     """
 
     numbers: Indices

@@ -1,26 +1,52 @@
-"""`Tiles`: configurations laid over a problem, as the performance model sees them; one array element for each."""
+"""`Tiles`: configurations laid over a problem, as the performance model sees them; one array element for each.
 
+How a family divides the tile of a thread block decides what the block asks of a multiprocessor: see `thread_tiles` and
+`warp_tiles`, each of which is one kind of `Tiles`.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from kt.devices.device import Device
 from kt.problems import Problem
 
-__all__ = ["Numbers", "Tiles", "as_numbers", "column", "count_of", "lay_out"]
+__all__ = ["Columns", "Demand", "Numbers", "Tiles", "as_numbers", "common", "count_of"]
 
 Numbers = npt.NDArray[np.float64]
+WIDE_BYTES = 16  # of the widest copy of one thread
+SCHEDULERS = 4  # of one multiprocessor, each issuing one warp instruction a clock
+SMEM_BYTES = 128  # shared-memory bytes of one multiprocessor per clock, broadcast or not (ncu: docs/perf-log.md)
+
+
+class Demand(NamedTuple):
+    """What a block asks of a multiprocessor for one step along k.
+
+    Attributes:
+        issued: cycles of the four schedulers, or of the arithmetic units where these are slower.
+        moved: cycles of the shared-memory pipe.
+        chained: cycles that a step takes at least, however little there is to do: each piece waits for the one before.
+        stall: part of its work by which a scheduler is delayed that has a single warp; with n warps, an n-th of it.
+    """
+
+    issued: Numbers
+    moved: Numbers
+    chained: Numbers | float
+    stall: float
 
 
 @dataclass(frozen=True)
-class Tiles:
+class Tiles(ABC):
     """The configurations laid over the problem; every attribute but the first three is an array over them.
 
     Attributes:
         width_a, width_b: elements that one copy instruction of a thread moves.
-        turned_a, turned_b: 1 where k is contiguous in the operand as the kernel reads it, so that tiles are turned.
+        turned_a, turned_b: 1 where the kernel reads short runs of the operand: k is contiguous in memory, and of each
+            row a tile has only so much.
         min_blocks: blocks per multiprocessor that the compiler leaves registers for.
     """
 
@@ -30,10 +56,6 @@ class Tiles:
     tile_m: Numbers
     tile_n: Numbers
     tile_k: Numbers
-    thread_m: Numbers
-    thread_n: Numbers
-    warp_m: Numbers
-    unroll: Numbers
     stages: Numbers
     threads: Numbers
     min_blocks: Numbers
@@ -47,6 +69,28 @@ class Tiles:
     pack_a: Numbers
     pack_b: Numbers
     stream_k: Numbers
+
+    @abstractmethod
+    def wanted_registers(self) -> Numbers:
+        """Registers of a thread that may have as many as it wants."""
+
+    @abstractmethod
+    def least_registers(self) -> Numbers:
+        """Below this many a thread spills."""
+
+    @abstractmethod
+    def demand(self, device: Device) -> Demand:
+        """What a block asks for in one step."""
+
+    @property
+    @abstractmethod
+    def written_bytes(self) -> Numbers | int:
+        """Of one result as a block writes it."""
+
+    @property
+    @abstractmethod
+    def pack_launches(self) -> Numbers:
+        """Kernels that copy operands first."""
 
     @property
     def count(self) -> int:
@@ -82,49 +126,47 @@ class Tiles:
     def grid(self) -> Numbers:
         return self.rows * self.columns * self.split_k * self.problem.batch
 
+    def narrow_copies(self) -> Numbers:
+        """Copies of a warp in one step whose threads move less than 16 bytes each."""
+        narrow_a, narrow_b = (width * self.element_bytes < WIDE_BYTES for width in (self.width_a, self.width_b))
+        return (narrow_a * self.copies_a + narrow_b * self.copies_b) / 32
 
-def lay_out(problem: Problem, columns: Mapping[str, Any]) -> Tiles:
-    """The configurations of `columns` on `problem`."""
-    count = count_of(columns)
-    names = problem.names()
+    def per_clock(self, device: Device, rate: float) -> float:
+        """Multiply-adds of one multiprocessor per clock at `rate` operations/s of the device."""
+        return rate / (2 * device.sm_count * device.clock_hz)
 
-    def of(name: str, default: Any) -> Numbers:
-        return column(columns, name, count, default)
 
+class Columns:
+    """Columns of a space by name; a quantity that a family does not have takes a neutral value."""
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self._columns = columns
+        self.count = count_of(columns)
+
+    def of(self, name: str, default: Any) -> Numbers:
+        """One column, or `default` for each configuration."""
+        return as_numbers(self._columns.get(name, default), self.count)
+
+
+def common(problem: Problem, columns: Columns, threads: Any) -> dict[str, Any]:
+    """What every kind of `Tiles` has, but for the way in which operands are read."""
+    of, size = columns.of, int(problem.element_bytes["a"])
     tile_m, tile_n, tile_k = of("tile_m", 64), of("tile_n", 64), of("tile_k", 16)
-    thread_m, thread_n = of("thread_m", 8), of("thread_n", 8)
     stages = np.maximum(of("stages", 2), 2)
-    size = int(problem.element_bytes["a"])
-    vector, pack_a, pack_b = of("vector_bytes", 16), of("pack_a", 0), of("pack_b", 0)
-    turned_a = (1.0 - pack_a) * (problem.layout[0] == "n")
-    turned_b = (1.0 - pack_b) * (problem.layout[1] == "t")
-    return Tiles(
-        problem, size, int(names["sizeof_acc"]), tile_m, tile_n, tile_k, thread_m, thread_n,
-        of("warp_m", 8), of("unroll", 4), stages,
-        of("threads", np.maximum(32, tile_m * tile_n / (thread_m * thread_n))), of("min_blocks", 1),
-        of("smem_bytes", stages * (tile_m + tile_n) * tile_k * size),
-        np.minimum(of("split_k", 1), np.maximum(1, np.ceil(problem.k / tile_k))), of("raster_group", 1),
-        _copy_width(problem, "a", vector, turned_a, pack_a), _copy_width(problem, "b", vector, turned_b, pack_b),
-        turned_a, turned_b, pack_a, pack_b, of("stream_k", 0),
-    )  # fmt: skip
-
-
-def _copy_width(problem: Problem, operand: str, vector: Numbers, turned: Numbers, packed: Numbers) -> Numbers:
-    """Elements that one copy instruction moves: one of a turned tile, else as many as the alignment allows."""
-    size = problem.element_bytes[operand]
-    whole = np.maximum(1.0, vector // size)
-    as_stored = np.maximum(1.0, np.minimum(vector, problem.alignment(operand)) // size)
-    return np.where(packed > 0, whole, np.where(turned > 0, 1.0, as_stored))
+    return {
+        "problem": problem, "element_bytes": size, "accumulator_bytes": int(problem.names()["sizeof_acc"]),
+        "tile_m": tile_m, "tile_n": tile_n, "tile_k": tile_k, "stages": stages,
+        "threads": of("threads", threads), "min_blocks": of("min_blocks", 1),
+        "smem_bytes": of("smem_bytes", stages * (tile_m + tile_n) * tile_k * size),
+        "split_k": np.minimum(of("split_k", 1), np.maximum(1, np.ceil(problem.k / tile_k))),
+        "raster_group": of("raster_group", 1), "pack_a": of("pack_a", 0), "pack_b": of("pack_b", 0),
+        "stream_k": of("stream_k", 0),
+    }  # fmt: skip
 
 
 def count_of(columns: Mapping[str, Any]) -> int:
     """How many configurations the columns describe."""
     return max((np.size(values) for values in columns.values()), default=0)
-
-
-def column(columns: Mapping[str, Any], name: str, count: int, default: Any) -> Numbers:
-    """One column, or `default` for each configuration of a family that has no such quantity."""
-    return as_numbers(columns.get(name, default), count)
 
 
 def as_numbers(values: Any, count: int) -> Numbers:

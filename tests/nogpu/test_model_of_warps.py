@@ -1,0 +1,151 @@
+"""The performance model of tiles that are divided among warps, and the rates of tensor cores that it rests on."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kt.devices.catalog import catalog
+from kt.devices.device import rate_of
+from kt.devices.roofline import floor_us
+from kt.problems import Problem
+from kt.tuner.candidates import STRUCTURE_OF_WARPS, Candidates
+from kt.tuner.model import estimate_registers, lay_out, predict_us
+from kt.tuner.thread_tiles import ThreadTiles
+from kt.tuner.warp_tiles import WarpTiles
+from support.family_compiles import builtin
+
+H200, A10, RTX4090 = (catalog()[key] for key in ("h200", "a10", "rtx4090"))
+Columns = dict[str, Any]
+
+
+def config(tile_m: int, tile_n: int, warp_m: int, warp_n: int, size: int = 2, **choices: Any) -> Columns:
+    """One configuration as `Enumeration.columns` gives it; rows of 64 bytes along k, three stages."""
+    names = {
+        "tile_m": tile_m, "tile_n": tile_n, "tile_k": 64 // size, "warp_m": warp_m, "warp_n": warp_n, "stages": 3,
+        "threads": 32 * (tile_m // warp_m) * (tile_n // warp_n), "smem_bytes": 3 * (tile_m + tile_n) * 64,
+    }  # fmt: skip
+    return {name: np.atleast_1d(value) for name, value in {**names, **choices}.items()}
+
+
+def us(problem: Problem, columns: Columns, device: Any = H200) -> float:
+    return float(predict_us(problem, device, columns)[0])
+
+
+def rate(problem: Problem, columns: Columns, device: Any = H200) -> float:
+    """Predicted TFLOP/s."""
+    return problem.flops / us(problem, columns, device) / 1e6
+
+
+def test_a_space_that_names_warp_n_has_warps_multiply() -> None:
+    """`warp_m` alone does not: in `simt` it says how the threads of a warp are arranged."""
+    problem = Problem(512, 512, 512, "bf16")
+    assert isinstance(lay_out(problem, config(64, 64, 32, 32)), WarpTiles)
+    assert isinstance(lay_out(problem, {"tile_m": [64], "tile_n": [64], "thread_m": [4], "warp_m": [4]}), ThreadTiles)
+
+
+def test_the_rates_of_the_h200_are_the_measured_ones() -> None:
+    terabytes = {"fp16": 632, "bf16": 632, "tf32": 316, "int8": 1280, "fp8_e4m3": 1258, "fp8_e5m2": 1258, "fp64": 66}
+    for dtype, tflops in terabytes.items():
+        assert H200.mma_flops[dtype] == pytest.approx(tflops * 1e12)
+
+
+@pytest.mark.parametrize("key", catalog())
+def test_mma_is_no_faster_than_the_best_way(key: str) -> None:
+    device = catalog()[key]
+    assert {"fp16", "int8"} <= device.mma_flops.keys()
+    for name, flops in device.mma_flops.items():
+        assert flops <= device.flops[name]
+    if device.compute_capability >= (8, 0):
+        assert {"bf16", "tf32"} <= device.mma_flops.keys()
+    assert ("fp8_e4m3" in device.mma_flops) == (device.compute_capability >= (8, 9))
+
+
+def test_sums_in_fp16_are_faster_on_consumer_gpus_only() -> None:
+    for device, times in ((RTX4090, 2), (H200, 1), (A10, 1)):
+        once, twice = (rate_of(device.mma_flops, "fp16", accumulator) for accumulator in ("fp32", "fp16"))
+        assert twice == pytest.approx(times * once, rel=1e-3)
+    wide, narrow = (Problem(8192, 8192, 8192, "fp16", accumulator=accumulator) for accumulator in ("fp32", "fp16"))
+    assert floor_us(wide, RTX4090) == pytest.approx(2 * floor_us(narrow, RTX4090), rel=1e-3)
+
+
+@pytest.mark.parametrize(("dtype", "least", "ceiling"), [("bf16", 0.75, 632), ("tf32", 0.7, 316), ("int8", 0.7, 1280)])
+def test_large_warp_tiles_come_near_the_tensor_cores(dtype: str, least: float, ceiling: float) -> None:
+    problem = Problem(8192, 8192, 8192, dtype, "nt")
+    size = problem.element_bytes["a"]
+    columns = config(128, 256, 64, 64, size)
+    assert least < rate(problem, columns) / ceiling < 1
+
+
+def test_small_warp_tiles_are_bound_by_shared_memory() -> None:
+    """32 x 32 results read 64 rows of 32 bytes in 16 clocks, and have products for 13.5; copies come on top."""
+    problem = Problem(8192, 8192, 8192, "bf16", "nt")
+    large, small = (rate(problem, config(128, 128, warp, warp)) for warp in (64, 32))
+    assert 1.3 < large / small < 2.2
+
+
+def test_few_results_of_a_warp_wait_for_each_other() -> None:
+    """One mma adds to the result of the one before: a lone warp takes 36 clocks for 32 bytes along k, at least."""
+    problem = Problem(16, 16 * 132, 65536, "bf16", "nt")
+    clocks = 36 * 65536 * 2 / 32
+    assert us(problem, config(16, 16, 16, 16, stages=8)) > clocks / H200.clock_hz * 1e6
+
+
+def test_registers_are_accumulators_fragments_and_addresses() -> None:
+    problem = Problem(4096, 4096, 4096, "bf16")
+    assert estimate_registers(problem, config(128, 128, 64, 64))[0] == 128 + 2 * 32 + 36
+    half = Problem(4096, 4096, 4096, "fp16", accumulator="fp16")
+    assert estimate_registers(half, config(128, 128, 64, 64))[0] == 64 + 2 * 32 + 36
+
+
+def test_narrow_copies_cost_and_shifted_ones_more() -> None:
+    """Rows aligned to 16, 4 and 2 bytes, of the same length but for a few elements."""
+    times = [us(Problem(4096, n, 4096, "bf16", "nn"), config(128, 128, 64, 64)) for n in (4096, 4098, 4099)]
+    assert times[0] < times[1] < times[2]
+
+
+def test_packing_pays_where_an_unaligned_operand_is_used_often() -> None:
+    packed: dict[str, Any] = {"pack_a": 1, "pack_b": 1}
+    often, once = Problem(8205, 5921, 2949, "bf16"), Problem(64, 5921, 2949, "bf16")
+    assert us(often, config(128, 128, 64, 64, **packed)) < us(often, config(128, 128, 64, 64))
+    assert us(once, config(64, 128, 32, 64, **packed)) > us(once, config(64, 128, 32, 64))
+
+
+def test_one_launch_packs_both_operands() -> None:
+    """Where both are tiny, the second costs nothing that counts."""
+    problem = Problem(512, 512, 31, "bf16")
+    one, both = (us(problem, config(64, 64, 32, 32, pack_a=[1], pack_b=[second])) for second in (0, 1))
+    assert both - one < 0.1
+
+
+def test_a_format_without_tensor_cores_runs_at_the_rate_of_the_plain_units() -> None:
+    """fp64 on an A10."""
+    problem = Problem(4096, 4096, 4096, "fp64", "nt")
+    assert "fp64" not in A10.mma_flops
+    assert rate(problem, config(64, 64, 32, 32, 8), A10) < A10.simt_flops["fp64"] / 1e12
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "tf32", "int8", "fp8_e4m3", "fp64", "fp16"])
+@pytest.mark.parametrize("extents", [(1, 1, 1), (1, 1, 0), (4093, 4099, 4091), (32, 32, 60000), (8192, 8192, 8192)])
+def test_no_prediction_is_below_the_roofline(dtype: str, extents: tuple[int, int, int]) -> None:
+    problem = Problem(*extents, dtype)
+    times = predict_us(problem, H200, config(128, 128, 64, 64, problem.element_bytes["a"], split_k=[1, 8, 64]))
+    assert times.shape == (3,)
+    assert np.isfinite(times).all()
+    assert times.min() >= floor_us(problem, H200)
+
+
+def test_candidates_with_other_warp_tiles_cut_the_problem_up_in_another_way() -> None:
+    """A search takes a few of each structure only: details such as stages make no new one, and warps do."""
+    space = builtin("mma")
+    found = Candidates(Problem(256, 256, 256, "bf16"), H200, [space])
+    sample = found.sample
+    rows = np.random.default_rng(0).choice(len(sample), 500, replace=False)
+    names = [name for name in STRUCTURE_OF_WARPS if name in {**space.parameters, **space.runtime}]
+    choices = [found.config(int(number)).as_dict() for number in sample.numbers[rows]]
+    cuts = {
+        tuple(choice[name] for name in names): int(sample.structure[row])
+        for choice, row in zip(choices, rows, strict=True)
+    }
+    assert {"warp_m", "warp_n"} <= set(names)
+    assert len(set(cuts.values())) == len(cuts) < 500
