@@ -156,7 +156,8 @@ def _launch(space: SearchSpace, rule: LaunchRule, values: Names) -> Launch:
             f"{grid} blocks of {block} threads and {smem} bytes of shared memory",
             hint=f"CUDA takes 1 to {MAX_BLOCKS} blocks of 1 to {MAX_THREADS} threads: add a constraint to the space",
         )
-    return Launch(rule.kernel, grid, block, smem, tuple(_tensor_map(space, one, values) for one in rule.tensor_maps))
+    maps = [_tensor_map(space, one, values) for one in rule.tensor_maps if truth(one.when.evaluate(values))]
+    return Launch(rule.kernel, grid, block, smem, tuple(maps))
 
 
 def _tensor_map(space: SearchSpace, rule: TensorMapRule, values: Names) -> TensorMap:

@@ -7,6 +7,7 @@ several parts of the file together, and a look-up in the cache has to read the s
 import hashlib
 import json
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,7 @@ def space_digest(space: SearchSpace) -> str:
 
 def _map_texts(rule: LaunchRule) -> list[list[str]]:
     return [
-        [one.operand]
-        + [part.text for part in (one.columns, one.rows, one.swizzle, one.copied, one.offset, one.pitch, one.turned)]
+        [one.operand, *(getattr(one, field.name).text for field in fields(one) if field.name != "operand")]
         for one in rule.tensor_maps
     ]
 

@@ -82,8 +82,8 @@ def _tensor_map() -> dict[str, Any]:
         "items": _EXPRESSION,
         "description": "elements of a row, and rows, that are copied at once",
     }
-    of_copy = dict.fromkeys(("copied", "offset", "pitch", "turned"), _EXPRESSION)
-    return _row({"operand": {"enum": ["a", "b", "c"]}, "box": box, "swizzle": _EXPRESSION, **of_copy}, needed=3)
+    optional = dict.fromkeys(("when", "copied", "offset", "pitch", "turned"), _EXPRESSION)
+    return _row({"operand": {"enum": ["a", "b", "c"]}, "box": box, "swizzle": _EXPRESSION, **optional}, needed=3)
 
 
 def _map(values: dict[str, Any], description: str) -> dict[str, Any]:

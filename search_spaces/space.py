@@ -116,6 +116,7 @@ class TensorMapRule:
         swizzle: in bytes.
         copied: whether the map is of the operand's copy in the workspace, which `offset` (bytes), `pitch` (elements)
             and `turned` describe.
+        when: the kernel takes this map if this is true.
     """
 
     operand: str
@@ -126,6 +127,7 @@ class TensorMapRule:
     offset: Expression
     pitch: Expression
     turned: Expression
+    when: Expression
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ __all__ = [
 MAX_VALUES = 4096
 _LIMIT = 2**31 - 1
 _WORD = re.compile(r"[A-Za-z0-9_.+-]+")
+_OF_COPY = ("copied", "offset", "pitch", "turned")  # of a tensor map
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Choices = Mapping[str, tuple[Value, ...]]
@@ -160,17 +161,16 @@ def _tensor_maps(
 
 
 def _tensor_map(document: Document, scope: Scope, keys: tuple[Key, ...], row: Any) -> TensorMapRule:
-    found = _row(document, keys, row, ("operand", "box", "swizzle"), ("copied", "offset", "pitch", "turned"))
+    found = _row(document, keys, row, ("operand", "box", "swizzle"), ("when", *_OF_COPY))
     operand = choice(document, (*keys, "operand"), found["operand"], ("a", "b", "c"))
     box = entries(document, (*keys, "box"), found["box"], "sides of a box")
     if len(box) != 2:
         raise fail(document, (*keys, "box"), f"has {len(box)} sides", "give elements of a row, then rows")
     columns, rows = (scope.expression((*keys, "box", index), side) for index, side in enumerate(box))
-    rules = {"copied": False, "offset": 0, "pitch": 0, "turned": False, **found}
+    rules = {"when": True, "copied": False, "offset": 0, "pitch": 0, "turned": False, **found}
     if "copied" in found and "pitch" not in found:
         raise fail(document, keys, "has no `pitch`", "say how many elements lie between rows of the copy")
-    names = ("swizzle", "copied", "offset", "pitch", "turned")
-    parts = {name: scope.expression((*keys, name), rules[name]) for name in names}
+    parts = {name: scope.expression((*keys, name), rules[name]) for name in ("swizzle", "when", *_OF_COPY)}
     return TensorMapRule(operand, columns, rows, **parts)
 
 

@@ -32,6 +32,7 @@ launches:
     tensor_maps:
       - {operand: a, box: [64, tile], swizzle: swizzle, copied: pack_a == 1, offset: 256, pitch: "cdiv(k, 8) * 8"}
       - {operand: b, box: [64, 32], swizzle: 64}
+      - {operand: c, box: [32, 16], swizzle: 0, when: align_c >= 16}
 """
 PROBLEM = Problem(100, 200, 77, "bf16", "nt")
 NAMES = {**modelled("h200").names(), **PROBLEM.names()}
@@ -54,7 +55,14 @@ def maps(space: SearchSpace, **choices: Any) -> tuple[TensorMap, ...]:
 
 
 def test_maps_are_resolved_to_numbers(space: SearchSpace) -> None:
-    assert maps(space) == (TensorMap("a", (64, 64), 128), TensorMap("b", (64, 32), 64))
+    of_operands = (TensorMap("a", (64, 64), 128), TensorMap("b", (64, 32), 64))
+    assert maps(space) == (*of_operands, TensorMap("c", (32, 16), 0))
+
+
+def test_a_map_may_be_left_out(space: SearchSpace) -> None:
+    names = {**modelled("h200").names(), **Problem(100, 201, 77, "bf16", "nt").names()}
+    launches, _ = resolve(space, space.default_config, names)
+    assert [one.operand for one in launches[0].tensor_maps] == ["a", "b"]
 
 
 def test_a_copied_operand_lies_in_the_workspace(space: SearchSpace) -> None:
