@@ -1,8 +1,6 @@
 """SQLite connections to the cache file: how it is opened, waited for, and how its errors are told to people."""
 
-import random
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +10,10 @@ from urllib.parse import quote
 from kt.cache.file_system import is_shared_over_network
 from kt.cache.location import ELSEWHERE
 from kt.cache.schema import IncompleteFile
+from kt.cache.waiting import HANDLER_S, Tell, Waiting, holders
 from kt.errors import CacheError
 
 __all__ = [
-    "HANDLER_S",
     "connect",
     "is_damage",
     "is_full",
@@ -25,9 +23,6 @@ __all__ = [
     "transaction",
     "translated",
 ]
-
-BUSY_S = 60.0  # how long to wait for other processes before giving up
-HANDLER_S = 5.0  # of it, in one go inside SQLite
 
 T = TypeVar("T")
 
@@ -53,16 +48,15 @@ def set_journal_mode(connection: sqlite3.Connection, file: Path) -> None:
     connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
 
 
-def retried(action: Callable[[], T]) -> T:
-    """What `action` returns, repeated while other processes hold the file, for at most `BUSY_S`."""
-    deadline = time.monotonic() + BUSY_S
+def retried(action: Callable[[], T], file: Path, tell: Tell) -> T:
+    """What `action` returns, repeated while other processes hold the file, for at most `kt.cache.waiting.BUSY_S`."""
+    waiting = Waiting(file, tell)
     while True:
         try:
             return action()
         except sqlite3.OperationalError as error:
-            if _code(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) or time.monotonic() > deadline:
+            if _code(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) or not waiting.goes_on():
                 raise
-        time.sleep(random.uniform(0.005, 0.03))
 
 
 @contextmanager
@@ -121,7 +115,7 @@ def _message(error: sqlite3.Error, file: Path) -> tuple[str, str] | None:
             f"free some disk space or quota, or {ELSEWHERE}",
         )
     if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
-        return f"the cache {file} is held by another process: {error}", f"end that process, or {ELSEWHERE}"
+        return f"the cache {file} is held by {holders(file)}: {error}", f"end that process, or {ELSEWHERE}"
     return None
 
 

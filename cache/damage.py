@@ -12,6 +12,7 @@ from pathlib import Path
 from kt.cache.connection import connect, is_damage
 from kt.cache.location import ELSEWHERE
 from kt.cache.schema import SCHEMA, check_tables, file_kind
+from kt.cache.waiting import Tell, Waiting, holders
 from kt.errors import CacheError
 
 __all__ = ["SIDECARS", "alone", "is_damaged", "opening", "refuse_other_formats", "set_aside_if_damaged"]
@@ -53,12 +54,12 @@ def is_damaged(file: Path) -> bool:
         return is_damage(error)
 
 
-def set_aside_if_damaged(file: Path) -> Path | None:
+def set_aside_if_damaged(file: Path, tell: Tell) -> Path | None:
     """Renames a damaged file (with its journals) to the first free `<name>.damaged-<n>`; None if it is sound.
 
     Processes that find the damage at the same time take turns, so the new file of the first is left alone.
     """
-    with alone(file.parent):
+    with alone(file, tell):
         if not file.exists() or not is_damaged(file):
             return None
         aside = _free_name(file)
@@ -76,28 +77,40 @@ def _free_name(file: Path) -> Path:
 
 
 @contextmanager
-def opening(folder: Path) -> Iterator[None]:
-    """While this lasts, no other process sets the folder's cache aside; any number may be opening it."""
-    with _locked(folder, fcntl.LOCK_SH):
+def opening(file: Path, tell: Tell) -> Iterator[None]:
+    """While this lasts, no other process sets the cache aside; any number may be opening it."""
+    with _locked(file, fcntl.LOCK_SH, tell):
         yield
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """While this lasts, no other process opens the folder's cache."""
-    with _locked(folder, fcntl.LOCK_EX):
+def alone(file: Path, tell: Tell) -> Iterator[None]:
+    """While this lasts, no other process opens the cache."""
+    with _locked(file, fcntl.LOCK_EX, tell):
         yield
 
 
 @contextmanager
-def _locked(folder: Path, kind: int) -> Iterator[None]:
+def _locked(file: Path, kind: int, tell: Tell) -> Iterator[None]:
     """A lock on the folder itself leaves no file behind. Where the file system has none, it is not held."""
     descriptor = -1
     try:
         with contextlib.suppress(OSError):
-            descriptor = os.open(folder, os.O_RDONLY)
-            fcntl.flock(descriptor, kind)
+            descriptor = os.open(file.parent, os.O_RDONLY)
+            _lock(descriptor, kind, file, tell)
         yield
     finally:
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _lock(descriptor: int, kind: int, file: Path, tell: Tell) -> None:
+    waiting = Waiting(file, tell)
+    while True:
+        try:
+            return fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not waiting.goes_on():
+                raise CacheError(
+                    f"the cache {file} is held by {holders(file)}", hint=f"end that process, or {ELSEWHERE}"
+                ) from None

@@ -74,7 +74,7 @@ def merge(into: Store, paths: Sequence[Path]) -> MergeReport:
         _check_path(into, path)
     report = MergeReport()
     for path in paths:
-        with Store.open(path, read_only=True) as other:
+        with Store.open(path, read_only=True, tell=into.tell) as other:
             winners, measurements = other.stored(), _readable_measurements(other)
             report.add(into.write(lambda: _merge_all(into, winners, measurements)))  # noqa: B023 - runs before the next
             report.warnings += other.warnings

@@ -12,6 +12,7 @@ from kt.cache.location import database_path
 from kt.cache.opening import open_for_reading, open_for_writing
 from kt.cache.placement import Placement
 from kt.cache.rows import CacheWarning
+from kt.cache.waiting import Tell, silent
 from kt.errors import CacheError
 
 __all__ = ["OpenFile"]
@@ -25,15 +26,17 @@ class OpenFile:
     Attributes:
         file: the SQLite file.
         read_only: nothing is changed on disk, and putting is an error.
+        tell: called with a line for people where other processes have to be waited for.
         warnings: what was passed over or set aside so far, for people to be told.
         failure: why something that was put could not be stored, None if all was.
         connection: for the modules of this package.
     """
 
-    def __init__(self, connection: sqlite3.Connection, file: Path, read_only: bool) -> None:
+    def __init__(self, connection: sqlite3.Connection, file: Path, read_only: bool, tell: Tell = silent) -> None:
         self.connection = connection
         self.file = file
         self.read_only = read_only
+        self.tell = tell
         self.warnings: list[CacheWarning] = []
         self.failure: CacheError | None = None
         self._placement = Placement.of(file)
@@ -41,7 +44,7 @@ class OpenFile:
         self._changed = False
 
     @classmethod
-    def open(cls, path: Path, *, read_only: bool = False) -> Self:
+    def open(cls, path: Path, *, read_only: bool = False, tell: Tell = silent) -> Self:
         """Opens the cache of a folder (or the file itself).
 
         For writing, the folder and file are made, older schemas upgraded, a damaged file is set aside with a warning,
@@ -53,9 +56,9 @@ class OpenFile:
         """
         file = database_path(path)
         if read_only:
-            return cls(open_for_reading(file), file, True)
-        connection, aside = open_for_writing(file)
-        store = cls(connection, file, False)
+            return cls(open_for_reading(file, tell), file, True, tell)
+        connection, aside = open_for_writing(file, tell)
+        store = cls(connection, file, False, tell)
         if aside is not None:
             store.warn(CacheWarning(f"the cache {file}", _set_aside(aside)))
         return store
@@ -82,7 +85,7 @@ class OpenFile:
                 self.settle()
         finally:
             if self._placement.lost:
-                self._placement.remove_orphans()
+                self._placement.remove_orphans(self.tell)
             self.connection.close()
 
     def __enter__(self) -> Self:
@@ -102,7 +105,7 @@ class OpenFile:
     def read(self, query: str, values: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query."""
         with translated(self.file):
-            return retried(lambda: self.connection.execute(query, values).fetchall())
+            return retried(lambda: self.connection.execute(query, values).fetchall(), self.file, self.tell)
 
     def write(self, action: Callable[[], T]) -> T:
         """Runs `action` in a transaction of its own, again if another process was in the way."""
@@ -116,7 +119,7 @@ class OpenFile:
                 return action()
 
         with translated(self.file):
-            result = retried(attempt)
+            result = retried(attempt, self.file, self.tell)
         self._changed = True
         return result
 
@@ -139,8 +142,8 @@ class OpenFile:
         try:
             with contextlib.suppress(sqlite3.Error):  # the old file, if it has only another name now, is left whole
                 self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._placement.remove_orphans()
-            old, (self.connection, aside) = self.connection, open_for_writing(self.file)
+            self._placement.remove_orphans(self.tell)
+            old, (self.connection, aside) = self.connection, open_for_writing(self.file, self.tell)
             old.close()
             self._placement = Placement.of(self.file)
             self.write(lambda: [put() for put in self._puts])

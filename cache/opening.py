@@ -21,6 +21,7 @@ from kt.cache.connection import (
 from kt.cache.damage import SIDECARS, opening, refuse_other_formats, set_aside_if_damaged
 from kt.cache.location import ELSEWHERE
 from kt.cache.schema import SCHEMA, check_tables, create, file_kind, upgrade
+from kt.cache.waiting import Tell
 from kt.errors import CacheError
 
 __all__ = ["open_for_reading", "open_for_writing"]
@@ -28,20 +29,20 @@ __all__ = ["open_for_reading", "open_for_writing"]
 _MEMORY = Path("/dev/shm")
 
 
-def open_for_writing(file: Path) -> tuple[sqlite3.Connection, Path | None]:
+def open_for_writing(file: Path, tell: Tell) -> tuple[sqlite3.Connection, Path | None]:
     """A connection that has proved it can write, and the name under which a damaged file was set aside."""
     with translated(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         refuse_other_formats(file)
         try:
-            with opening(file.parent):
-                return retried(lambda: _writable(file)), None
+            with opening(file, tell):
+                return retried(lambda: _writable(file), file, tell), None
         except sqlite3.Error as error:
             if not is_damage(error):
                 raise
-        aside = set_aside_if_damaged(file)
-        with opening(file.parent):
-            return retried(lambda: _writable(file)), aside
+        aside = set_aside_if_damaged(file, tell)
+        with opening(file, tell):
+            return retried(lambda: _writable(file), file, tell), aside
 
 
 def _writable(file: Path) -> sqlite3.Connection:
@@ -82,14 +83,14 @@ def _make_current(connection: sqlite3.Connection) -> None:
     check_tables(connection)
 
 
-def open_for_reading(file: Path) -> sqlite3.Connection:
+def open_for_reading(file: Path, tell: Tell) -> sqlite3.Connection:
     """A connection that cannot change the contents; a cache that does not exist yet reads as an empty one."""
     with translated(file):
         refuse_other_formats(file)
         if not file.exists():
             return _in_memory(None)
-        with opening(file.parent):
-            connection = retried(lambda: _readable(file))
+        with opening(file, tell):
+            connection = retried(lambda: _readable(file), file, tell)
         if file_kind(connection).version == SCHEMA:
             return connection
         with contextlib.closing(connection):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kt.cache.damage import SIDECARS, alone
+from kt.cache.waiting import Tell
 
 __all__ = ["Placement"]
 
@@ -29,9 +30,9 @@ class Placement:
         known = self.identities[""]
         return known is not None and _identity(str(self.file)) != known
 
-    def remove_orphans(self) -> None:
+    def remove_orphans(self, tell: Tell) -> None:
         """Removes the journals that the lost file has left under their names, before a new file is read with them."""
-        with alone(self.file.parent):
+        with alone(self.file, tell):
             for suffix in SIDECARS:
                 name = f"{self.file}{suffix}"
                 if self.identities[suffix] is not None and _identity(name) == self.identities[suffix]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from kt.cache.connection import HANDLER_S, translated
+from kt.cache.connection import translated
 from kt.cache.damage import refuse_other_formats, set_aside_if_damaged
 from kt.cache.location import database_path
 from kt.cache.opening import open_for_reading
@@ -16,6 +16,7 @@ from kt.cache.rows import CacheWarning, Stored, decode_key_row, decode_measureme
 from kt.cache.schema import MEASUREMENT_COLUMNS
 from kt.cache.store import Store
 from kt.cache.validity import changed_since
+from kt.cache.waiting import HANDLER_S, Tell, silent
 from kt.errors import InputError
 
 __all__ = ["PruneReport", "PruneRule", "Unreadable", "prune", "prune_damaged", "prune_unreadable"]
@@ -110,7 +111,7 @@ def prune_unreadable(store: Store) -> Unreadable:
     return Unreadable(list(winners.values()), len(bad))
 
 
-def prune_damaged(path: Path) -> Path | None:
+def prune_damaged(path: Path, tell: Tell = silent) -> Path | None:
     """Checks the whole file of a cache and sets it aside if it is damaged: its new name, None if it is sound.
 
     Raises:
@@ -121,9 +122,9 @@ def prune_damaged(path: Path) -> Path | None:
         return None
     refuse_other_formats(file)
     with translated(file):
-        aside = set_aside_if_damaged(file)
+        aside = set_aside_if_damaged(file, tell)
     if aside is None:
-        open_for_reading(file).close()
+        open_for_reading(file, tell).close()
     return aside
 
 

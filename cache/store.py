@@ -23,6 +23,7 @@ from kt.cache.rows import (
 )
 from kt.cache.schema import MEASUREMENT_COLUMNS
 from kt.cache.validity import serves, unfit
+from kt.cache.waiting import Tell, silent
 from kt.search_spaces.space import Config, SearchSpace
 
 __all__ = ["PUT_BEST", "PUT_MEASUREMENT", "Store"]
@@ -38,8 +39,8 @@ PUT_BEST = "INSERT OR REPLACE INTO best (key_id, sources, complete, record, made
 class Store(OpenFile):
     """One cache, open: its measurements and winners. Use it in a `with` statement, in one thread."""
 
-    def __init__(self, connection: sqlite3.Connection, file: Path, read_only: bool) -> None:
-        super().__init__(connection, file, read_only)
+    def __init__(self, connection: sqlite3.Connection, file: Path, read_only: bool, tell: Tell = silent) -> None:
+        super().__init__(connection, file, read_only, tell)
         self._unfit: Callable[[BestConfig], str] = lambda best: ""
 
     # Measurements

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kt.cli import options
 from kt.cli.figures import time_text
-from kt.cli.outcome import note
+from kt.cli.outcome import note, teller
 from kt.errors import NoUsableGpu, NoValidConfiguration
 
 if TYPE_CHECKING:
@@ -89,7 +89,10 @@ def _run(request: TuneRequest, cache_dir: Path | None, *, quiet: bool) -> BenchR
     compilation = Compilation(
         request.device.arch, lambda: CompilePool(0, CubinCache(folder), warn=note), request.template_dirs
     )
-    with Store.open(folder, read_only=True) as store, Worker(request.device.ordinal) as worker:
+    with (
+        Store.open(folder, read_only=True, tell=teller(quiet=quiet)) as store,
+        Worker(request.device.ordinal) as worker,
+    ):
         try:
             return bench(request, store, worker, compilation, (lambda row: None) if quiet else _say)
         finally:

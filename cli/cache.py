@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import note
+from kt.cli.outcome import note, teller
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from kt.cache.merge import Conflict
     from kt.cache.prune import PruneRule
+    from kt.cache.waiting import Tell
 
 __all__ = ["merge", "path", "prune"]
 
@@ -60,7 +61,7 @@ def merge(
     from kt.cache.store import Store
     from kt.cli.output import print_json
 
-    with Store.open(cache_folder(cache_dir)) as store:
+    with Store.open(cache_folder(cache_dir), tell=teller(quiet=quiet)) as store:
         report = merge_caches(store, sources)
     conflicts = [_conflict_text(conflict) for conflict in report.conflicts]
     warnings = [str(warning) for warning in report.warnings]
@@ -120,21 +121,24 @@ def prune(
         raise InputError(f"--{alone[0]} stands alone", hint="run kt cache prune once for each of them")
     folder = cache_folder(cache_dir)
     _check_place(folder)
+    tell = teller(quiet=quiet)
     if unreadable:
-        document = _prune_unreadable(folder, space, folders)
-    elif alone:
-        document = {"damaged": _prune_damaged, "cubins": _prune_cubins}[alone[0]](folder)
+        document = _prune_unreadable(folder, space, folders, tell)
+    elif damaged:
+        document = _prune_damaged(folder, tell)
+    elif cubins:
+        document = _prune_cubins(folder)
     else:
-        document = _prune_by(rule, folder, dry_run=dry_run)
+        document = _prune_by(rule, folder, tell, dry_run=dry_run)
     _report(document, as_json=as_json, quiet=quiet)
 
 
-def _prune_by(rule: PruneRule, folder: Path, *, dry_run: bool) -> dict[str, object]:
+def _prune_by(rule: PruneRule, folder: Path, tell: Tell, *, dry_run: bool) -> dict[str, object]:
     from kt.cache.prune import prune as prune_cache
     from kt.cache.store import Store
 
     only_look = dry_run or not _exists(folder)  # to make a cache in order to prune it would be a surprise
-    with Store.open(folder, read_only=only_look) as store:
+    with Store.open(folder, read_only=only_look, tell=tell) as store:
         report = prune_cache(store, rule, dry_run=only_look)
     what = f"{report.winners} winners and {report.measurements} measurements"
     text = f"{what} would be removed" if dry_run else f"{what} removed, {report.freed_bytes} bytes freed"
@@ -160,7 +164,7 @@ def _exists(folder: Path) -> bool:
     return os.path.lexists(database_path(folder))  # what cannot be opened is told by opening it
 
 
-def _prune_unreadable(folder: Path, space: Path | None, templates: tuple[Path, ...]) -> dict[str, object]:
+def _prune_unreadable(folder: Path, space: Path | None, templates: tuple[Path, ...], tell: Tell) -> dict[str, object]:
     from kt.cache.prune import Unreadable, prune_unreadable
     from kt.cache.store import Store
     from kt.cli.cache_entries import current_spaces, digests
@@ -169,7 +173,7 @@ def _prune_unreadable(folder: Path, space: Path | None, templates: tuple[Path, .
     sources = digests(spaces, templates)
     found = Unreadable([], 0)
     if _exists(folder):
-        with Store.open(folder) as store:
+        with Store.open(folder, tell=tell) as store:
             store.expect(spaces, sources)
             found = prune_unreadable(store)
     removed = [str(warning) for warning in found.winners]
@@ -177,10 +181,10 @@ def _prune_unreadable(folder: Path, space: Path | None, templates: tuple[Path, .
     return {"text": text, "removed": removed, "measurements": found.measurements}
 
 
-def _prune_damaged(folder: Path) -> dict[str, object]:
+def _prune_damaged(folder: Path, tell: Tell) -> dict[str, object]:
     from kt.cache.prune import prune_damaged
 
-    aside = prune_damaged(folder)
+    aside = prune_damaged(folder, tell)
     text = f"the file was damaged and is now {aside}" if aside else "the file is sound; nothing was changed"
     return {"text": text, "set_aside": str(aside) if aside else None}
 

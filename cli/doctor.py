@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import end
+from kt.cli.outcome import end, teller
 
 __all__ = ["doctor"]
 
@@ -26,7 +26,7 @@ def doctor(
     from kt.devices.local import local_device
     from kt.tuner.checkup import checkup, is_healthy
 
-    checks = checkup(local_device, cache_folder(cache_dir))
+    checks = checkup(local_device, cache_folder(cache_dir), teller(quiet=quiet))
     healthy = is_healthy(checks)
     if as_json:
         print_json({"schema": SCHEMA, "ok": healthy, "checks": [vars(check) for check in checks]})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import note
+from kt.cli.outcome import note, teller
 from kt.errors import InputError, NoValidConfiguration
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def export(
     sources = digests(spaces, inputs.check_folders(templates))
     keep = entry_filter(dtype=dtype, device=device_filter)
     check_target(output)
-    with Store.open(cache_folder(cache_dir), read_only=True) as store:
+    with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
         found = judged_entries(store, sources, spaces)
         warnings = [str(warning) for warning in store.warnings]
     if problems is not None:

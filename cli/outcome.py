@@ -1,7 +1,7 @@
 """How a command ends: the one place that turns a failure into a message and an exit code."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 from kt.cli.origin import Context, placed
 from kt.errors import KtError
 
-__all__ = ["INTERRUPTED", "Command", "complain", "end", "ending", "note"]
+__all__ = ["INTERRUPTED", "Command", "complain", "end", "ending", "note", "teller"]
 
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended: 128 + SIGINT
 
@@ -19,6 +19,11 @@ INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended: 128 +
 def note(text: str) -> None:
     """Say something to the person at the terminal, never to the reader of the data."""
     print(f"kt: {text}", file=sys.stderr, flush=True)
+
+
+def teller(*, quiet: bool) -> Callable[[str], None]:
+    """`note`, or what says nothing."""
+    return (lambda text: None) if quiet else note
 
 
 def complain(error: KtError) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import note
+from kt.cli.outcome import note, teller
 from kt.errors import CacheError, NoValidConfiguration
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def gemm(
     with counted("shapes planned", progress, quiet=quiet) as count:
         shortlist, total = PER_SHAPE if compile_ else 0, len(request.problems)
         planning = partial(plan, request, shortlist=shortlist, done=lambda done: count(done, total))
-        planned = _with_cache(planning, cache_dir) if problems is not None else planning()
+        planned = _with_cache(planning, cache_dir, quiet=quiet) if problems is not None else planning()
     compiled: CompiledPlan | None = None
     if compile_:
         with counted("kernels compiled", progress, quiet=quiet) as count:
@@ -83,13 +83,13 @@ def gemm(
     _raise_failures(planned, compiled)
 
 
-def _with_cache(planning: Callable[..., Plan], cache_dir: Path | None) -> Plan:
+def _with_cache(planning: Callable[..., Plan], cache_dir: Path | None, *, quiet: bool) -> Plan:
     """The plan, less what the cache answers where it can be read."""
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
 
     try:
-        store = Store.open(cache_folder(cache_dir), read_only=True)
+        store = Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet))
     except CacheError as error:
         note(f"warning: planned without the cache: {error.message}")
         return planning()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import note
+from kt.cli.outcome import note, teller
 from kt.errors import KtError, NoValidConfiguration
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def show_cache(
     spaces = current_spaces(space)
     sources = digests(spaces, inputs.check_folders(templates))
     keep = entry_filter(dtype=dtype, layout=layout, device=device_filter, family=family, states=state)
-    with Store.open(cache_folder(cache_dir), read_only=True) as store:
+    with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
         stored = judged_entries(store, sources, spaces)
         found = [entry for entry in stored if keep(entry)]
         lacking: list[Missing] | None = None

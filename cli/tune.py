@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import INTERRUPTED, end, note
+from kt.cli.outcome import INTERRUPTED, end, note, teller
 from kt.errors import BudgetEnded, CacheError, KtError, NoValidConfiguration
 
 if TYPE_CHECKING:
@@ -65,7 +65,10 @@ def gemm(
     )
     if not quiet:
         _say_beforehand(request)
-    with Store.open(cache_folder(cache_dir)) as store, open_display(progress, quiet=quiet, verbose=verbose) as display:
+    with (
+        Store.open(cache_folder(cache_dir), tell=teller(quiet=quiet)) as store,
+        open_display(progress, quiet=quiet, verbose=verbose) as display,
+    ):
         result = tune(request, store, display)
     for warning in store.warnings:
         note(f"warning: {warning}")

@@ -42,14 +42,20 @@ class Check:
     remedy: str = ""
 
 
-def checkup(find_device: Callable[[], Device], cache_folder: Path) -> list[Check]:
-    """Every check, in the order in which a run needs things. No GPU is needed and no CUDA context is made."""
+def checkup(
+    find_device: Callable[[], Device], cache_folder: Path, tell: Callable[[str], None] = lambda text: None
+) -> list[Check]:
+    """Every check, in the order in which a run needs things. No GPU is needed and no CUDA context is made.
+
+    Args:
+        tell: called with a line for people where other processes have to be waited for.
+    """
     device, gpu = _check_gpu(find_device)
     compiler, toolchain = _check_compiler()
     checks = [_check_python(), *gpu, *compiler]
     if toolchain is not None:
         checks += [_check_environment(toolchain), _check_compilation(toolchain, device, cache_folder)]
-    checks += [_check_cupy(device is not None), _check_library(), _check_spaces(), _check_cache(cache_folder)]
+    checks += [_check_cupy(device is not None), _check_library(), _check_spaces(), _check_cache(cache_folder, tell)]
     return checks
 
 
@@ -165,11 +171,11 @@ def _check_spaces() -> Check:
     return Check("families", "ok", ", ".join(space.family for space in spaces))
 
 
-def _check_cache(cache_folder: Path) -> Check:
+def _check_cache(cache_folder: Path, tell: Callable[[str], None]) -> Check:
     from kt.cache.store import Store
 
     try:
-        with Store.open(cache_folder) as store:
+        with Store.open(cache_folder, tell=tell) as store:
             count = len(store.stored())
             warnings = "; ".join(map(str, store.warnings))
     except KtError as error:

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -374,7 +375,7 @@ def test_a_process_that_holds_the_cache_is_waited_for_then_named(
     tmp_path: Path, make_winner: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lock that never goes away ends in one message with the file's name, not in a raw SQLite error."""
-    monkeypatch.setattr("kt.cache.connection.BUSY_S", 0.2)
+    monkeypatch.setattr("kt.cache.waiting.BUSY_S", 0.2)
     monkeypatch.setattr("kt.cache.connection.HANDLER_S", 0.05)
     with Store.open(tmp_path) as store, Store.open(tmp_path) as holder:
         holder.connection.execute("BEGIN IMMEDIATE")
@@ -383,6 +384,62 @@ def test_a_process_that_holds_the_cache_is_waited_for_then_named(
         holder.connection.execute("ROLLBACK")
         assert caught.value.hint
         store.put_best(make_winner())
+
+
+HOLDER = """
+import fcntl, os, sqlite3, sys
+if sys.argv[1] == "folder":
+    fcntl.flock(os.open(sys.argv[2], os.O_RDONLY), fcntl.LOCK_EX)
+else:
+    connection = sqlite3.connect(sys.argv[2] + "/kt.sqlite3", isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def holder(what: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the cache's file or its folder until its standard input ends."""
+    command = [sys.executable, "-c", HOLDER, what, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_wait_for_another_process_is_told_with_its_number(
+    tmp_path: Path, what: str, journal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within two seconds: for whom, and for how long at most; then the work goes on when the other one is done."""
+    monkeypatch.setattr("kt.cache.connection.is_shared_over_network", lambda folder: journal == "delete")
+    with Store.open(tmp_path):
+        pass
+    told: list[tuple[float, str]] = []
+
+    def tell(text: str) -> None:
+        told.append((time.monotonic() - began, text))
+        assert process.stdin is not None
+        process.stdin.close()
+
+    with holder(what, tmp_path) as process:
+        began = time.monotonic()
+        with Store.open(tmp_path, tell=tell) as store:
+            assert store.read("PRAGMA journal_mode") == [(journal,)]
+    ((after, text),) = told
+    assert text == f"waiting at most 60 s for process {process.pid}: the cache {tmp_path / 'kt.sqlite3'} is in use"
+    assert after < 2
+
+
+def test_a_process_that_never_lets_go_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(tmp_path):
+        pass
+    monkeypatch.setattr("kt.cache.waiting.BUSY_S", 0.2)
+    for what in ("file", "folder"):
+        with holder(what, tmp_path) as process, pytest.raises(CacheError, match=rf"held by process {process.pid}\b"):
+            Store.open(tmp_path)
 
 
 def test_two_problems_with_one_key_text_do_not_exist(tmp_path: Path, make_winner: Make) -> None:

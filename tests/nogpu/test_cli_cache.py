@@ -454,3 +454,30 @@ def test_a_damaged_cache_is_named_with_its_remedy(kt: Command, own_environment: 
     assert pruned.json["set_aside"]
     assert Path(pruned.json["set_aside"]).exists()
     assert kt("show-cache").code == 0
+
+
+BUSY = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+time.sleep(2.5)
+"""
+
+
+@pytest.mark.parametrize("quiet", [(), ("-q",)])
+def test_a_command_that_waits_says_so(
+    kt: Command, own_environment: Path, fresh: Command, quiet: tuple[str, ...]
+) -> None:
+    """Who waits for another kt learns for which one; -q waits in silence."""
+    _fill(own_environment, fresh(512))
+    command = [sys.executable, "-c", BUSY, str(own_environment / "kt.sqlite3")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        outcome = kt("cache", "prune", "--failed", *quiet)
+    assert outcome.code == 0
+    waiting = (
+        f"kt: waiting at most 60 s for process {process.pid}: the cache {own_environment / 'kt.sqlite3'} is in use\n"
+    )
+    assert outcome.err == ("" if quiet else waiting)
