@@ -135,6 +135,7 @@ class CublasLt:
 
     # attributes of descriptors, as cublasLt.h numbers them
     _TRANS_A, _TRANS_B = 3, 4
+    _FAST_ACCUMULATION = 25
     _BATCH_COUNT, _BATCH_OFFSET = 5, 6
     _MAX_WORKSPACE, _ALIGNMENTS = 1, (5, 6, 7, 8)
 
@@ -148,6 +149,9 @@ class CublasLt:
         self._operation = self._described("MatmulDesc", c_int(formats.compute), c_int(formats.scalars))
         self._set("MatmulDesc", self._operation, self._TRANS_A, c_int(transposed(problem.layout[1])))
         self._set("MatmulDesc", self._operation, self._TRANS_B, c_int(transposed(problem.layout[0])))
+        if problem.dtype.startswith("fp8"):
+            # As tensor cores sum them, without a promotion to fp32 now and then: what is right for kt's own kernels.
+            self._set("MatmulDesc", self._operation, self._FAST_ACCUMULATION, ctypes.c_int8(1))
         self._layouts = {name: self._layout(name, formats) for name in "abc"}
         pointers = [c_void_p] * 12
         self._lib.cublasLtMatmul.argtypes = [*pointers, c_void_p, c_void_p, c_size_t, c_void_p]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from kt.problems import Problem
 from kt.tuner.cublas import Algorithm, Cublas, CublasLt
 from kt.tuner.cuda import CUDA_ERRORS, Gpu, runtime
+from kt.tuner.library_limits import unmet_requirements
 from kt.tuner.measure import screen
 from kt.tuner.operands import Operands
 from kt.tuner.refinement import PeerUnavailable
@@ -57,10 +58,11 @@ class LibraryPeers:
             self._workspace = self._gpu.allocate(_WORKSPACE)
         self._scalars = np.array([problem.alpha, problem.beta], _SCALAR_TYPES[problem.accumulator])
         sets = [operands.pointers(index) for index in range(operands.plan.sets)]
-        if name == "cublas":
-            return self._default(problem, sets)
-        if name == "cublaslt":
-            return self._best(problem, sets, stopwatch)
+        with _explained(name, problem):
+            if name == "cublas":
+                return self._default(problem, sets)
+            if name == "cublaslt":
+                return self._best(problem, sets, stopwatch)
         raise PeerUnavailable(f"{name} is no library that kt knows; there are cublas and cublaslt")
 
     def close(self) -> None:
@@ -78,7 +80,12 @@ class LibraryPeers:
         library = _cublas()
         library.use(self._gpu.stream.ptr, self._workspace.address, self._workspace.size)
         arguments = [library.arguments(problem, pointers, *self._scalar_addresses) for pointers in sets]
-        return _Rotation(lambda values: library.gemm(problem.batch > 1, values), arguments)
+
+        def call(values: tuple[Any, ...]) -> None:
+            with _explained("cublas", problem):
+                library.gemm(problem.batch > 1, values)
+
+        return _Rotation(call, arguments)
 
     def _best(self, problem: Problem, sets: Sequence[dict[str, int]], stopwatch: Stopwatch) -> Run:
         """The fastest of the heuristic candidates, each timed as a candidate of ours is screened."""
@@ -106,6 +113,16 @@ class LibraryPeers:
             library.arguments(pointers, *self._scalar_addresses, algorithm, workspace, stream) for pointers in sets
         ]
         return _Rotation(library.matmul, arguments, keep=algorithm)
+
+
+@contextmanager
+def _explained(name: str, problem: Problem) -> Iterator[None]:
+    """To what a library says when it refuses, add what it is documented to want."""
+    try:
+        yield
+    except PeerUnavailable as error:
+        why = unmet_requirements(name, problem)
+        raise PeerUnavailable(f"{error} ({why})") if why else error from None
 
 
 class _Rotation:

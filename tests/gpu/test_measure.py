@@ -135,7 +135,9 @@ SUPPORTED = [
     Problem(64, 96, 128, batch=3, stride_c=64 * 96 + 32, alpha=2.0),
     Problem(64, 96, 128, dtype="fp16", accumulator="fp16"),
     Problem(64, 96, 128, dtype="bf16", out_dtype="fp32"),
+    *(Problem(64, 96, 128, dtype="fp8_e4m3", layout="nt", out_dtype=out) for out in ("bf16", "fp16", "fp32")),
     Problem(37, 53, 71, base_alignment=4),
+    Problem(37, 53, 71, dtype="bf16", layout="tn", base_alignment=2),
 ]
 
 
@@ -204,13 +206,17 @@ def test_a_peer_that_refuses_is_an_error_text(worker: Worker, naive: Naive) -> N
     worker.request(Prepare(problem, 0), LIMIT_S)
     reply = worker.request(Refine((), ("cublas",), 0.1), LIMIT_S)
     assert reply.peers == {}
-    assert reply.peer_errors["cublas"]
+    assert "it has no 8-bit floats" in reply.peer_errors["cublas"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_format_can_be_prepared_and_released(worker: Worker, dtype: str) -> None:
-    problem = Problem(300, 200, 128, dtype=dtype)
+    problem = Problem(304, 208, 128, dtype=dtype, layout="nt")
     assert isinstance(worker.request(Prepare(problem, 0), LIMIT_S), Prepared)
     reply = worker.request(Refine((), ("cublas", "cublaslt"), 0.2), LIMIT_S)
     print(dtype, reply.peers, reply.peer_errors)
+    assert reply.peers.keys() | reply.peer_errors.keys() == {"cublas", "cublaslt"}
+    refused = {"fp8_e4m3": {"cublas"}, "fp8_e5m2": {"cublas", "cublaslt"}}.get(dtype, set())
+    missing = {name for name, error in reply.peer_errors.items() if "not installed" in error}
+    assert reply.peer_errors.keys() == refused | missing
     assert set(reply.peers) | set(reply.peer_errors) == {"cublas", "cublaslt"}

@@ -10,7 +10,8 @@ import pytest
 
 from kt.problems import LAYOUTS, Problem
 from kt.tuner import cublas
-from kt.tuner.cublas import Algorithm, Cublas, formats_of
+from kt.tuner.cublas import Algorithm, Cublas, CublasLt, formats_of
+from kt.tuner.library_limits import unmet_requirements
 from kt.tuner.refinement import PeerUnavailable
 
 _TYPES = {0: np.float32, 1: np.float64, 2: np.float16, 3: np.int8, 10: np.int32}
@@ -81,14 +82,55 @@ def row_major(problem: Problem, operand: str, memory: npt.NDArray[Any]) -> npt.N
     return np.lib.stride_tricks.as_strided(memory, (problem.batch, rows, columns), strides)
 
 
+class Descriptions:
+    """The objects of cuBLASLt: numbers that stand for what they were created with and the attributes set since."""
+
+    def __init__(self) -> None:
+        self.made: dict[int, tuple[Any, ...]] = {}
+        self.attributes: dict[tuple[int, int], int] = {}
+
+    def create(self, handle: Any, *arguments: Any) -> int:
+        number = len(self.made) + 1
+        handle._obj.value = number
+        self.made[number] = tuple(argument.value for argument in arguments)
+        return 0
+
+    def set(self, item: Any, attribute: int, value: Any, _size: Any) -> int:
+        self.attributes[item.value, attribute] = value._obj.value
+        return 0
+
+    def operand(self, layout: Any, address: int) -> tuple[int, int, int, int]:
+        """Address, type, leading dimension and stride of a matrix, as `gemm` takes them."""
+        dtype, _columns, _rows, pitch = self.made[layout.value]
+        return address, dtype, pitch, self.attributes.get((layout.value, 6), 0)
+
+    def matmul(self, _handle: Any, operation: Any, alpha: int, *rest: Any) -> int:
+        a, layout_a, b, layout_b, beta, c, layout_c = rest[:7]
+        assert rest[7:9] == (c, layout_c)
+        ops = self.attributes[operation.value, 3], self.attributes[operation.value, 4]
+        _, rows, columns, _ = self.made[layout_c.value]
+        k = self.made[layout_a.value][1 if ops[0] else 2]
+        batch = self.attributes.get((layout_c.value, 5), 1)
+        operands = (self.operand(*pair) for pair in ((layout_a, a), (layout_b, b), (layout_c, c)))
+        return gemm(rows, columns, k, ops, (alpha, beta), *operands, batch)
+
+    @property
+    def library(self) -> StandIn:
+        kinds = ("MatmulDesc", "MatrixLayout", "MatmulPreference")
+        functions: dict[str, Any] = {f"cublasLt{kind}Create": self.create for kind in kinds}
+        functions |= {f"cublasLt{kind}SetAttribute": self.set for kind in kinds}
+        return StandIn(cublasLtCreate=self.create, cublasLtMatmul=self.matmul, **functions)
+
+
+@pytest.mark.parametrize("name", ["cublas", "cublaslt"])
 @pytest.mark.parametrize("dtype", ["fp32", "fp64"])
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_cublas_is_asked_for_the_row_major_product(
-    layout: str, batch: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+def test_the_library_is_asked_for_the_row_major_product(
+    layout: str, batch: int, dtype: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = StandIn(cublasGemmEx=gemm_ex, cublasGemmStridedBatchedEx=gemm_strided)
-    monkeypatch.setattr(cublas, "_library", lambda _: library)
+    monkeypatch.setattr(cublas, "_library", lambda which: library if which == "cublas" else Descriptions().library)
     problem = Problem(5, 7, 3, layout=layout, dtype=dtype, lda=8, ldb=9, ldc=10, batch=batch, alpha=2.0, beta=0.5)
     kind = np.float32 if dtype == "fp32" else np.float64
     random = np.random.default_rng(1)
@@ -100,8 +142,12 @@ def test_cublas_is_asked_for_the_row_major_product(
     scalars = np.array([2.0, 0.5], kind)
     first = scalars.ctypes.data
     pointers = {name: memory[name].ctypes.data for name in "abc"}
-    blas = Cublas()
-    blas.gemm(batch > 1, blas.arguments(problem, pointers, first, first + scalars.itemsize))
+    if name == "cublas":
+        blas = Cublas()
+        blas.gemm(batch > 1, blas.arguments(problem, pointers, first, first + scalars.itemsize))
+    else:
+        lt = CublasLt(problem)
+        lt.matmul(lt.arguments(pointers, first, first + scalars.itemsize, Algorithm(), 0, 0))
     np.testing.assert_allclose(c, expected, rtol=1e-5)
 
 
@@ -115,12 +161,63 @@ def test_cublas_is_asked_for_the_row_major_product(
         (Problem(8, 8, 8, dtype="fp16", accumulator="fp16"), 64),
         (Problem(8, 8, 8, dtype="bf16"), 68),
         (Problem(8, 8, 8, dtype="int8"), 72),
+        (Problem(8, 8, 8, dtype="fp8_e4m3"), 68),
     ],
     ids=lambda value: value.label.replace(" ", "-") if isinstance(value, Problem) else None,
 )
 def test_sums_are_as_precise_as_the_problem_says(problem: Problem, compute: int) -> None:
     """fp32 is fp32: only tf32 asks for TF32."""
     assert formats_of(problem).compute == compute
+
+
+@pytest.mark.parametrize(("dtype", "fast"), [("fp8_e4m3", 1), ("bf16", None)])
+def test_eight_bit_floats_are_summed_as_our_own_kernels_sum_them(
+    dtype: str, fast: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the tensor cores alone; the attribute is CUBLASLT_MATMUL_DESC_FAST_ACCUM."""
+    described = Descriptions()
+    monkeypatch.setattr(cublas, "_library", lambda _: described.library)
+    CublasLt(Problem(64, 64, 64, dtype=dtype, layout="nt"))
+    assert {value for (_, attribute), value in described.attributes.items() if attribute == 25} == {fast} - {None}
+
+
+@pytest.mark.parametrize(
+    ("library", "problem", "words"),
+    [
+        ("cublas", Problem(64, 64, 64, "fp8_e4m3", "nt"), "cublaslt does"),
+        ("cublaslt", Problem(64, 64, 64, "fp8_e4m3", "nt"), ""),
+        ("cublaslt", Problem(64, 64, 64, "fp8_e4m3", "nn"), "layout nt only"),
+        ("cublaslt", Problem(64, 64, 60, "fp8_e4m3", "nt"), "aligned to 16 bytes"),
+        ("cublaslt", Problem(64, 64, 64, "fp8_e5m2", "nt"), "e5m2 by e5m2"),
+        ("cublaslt", Problem(64, 64, 64, "int8", "tn"), "layout nt only"),
+        ("cublaslt", Problem(3, 64, 64, "int8", "nt"), ""),
+        ("cublaslt", Problem(64, 66, 64, "int8", "nt"), "multiples of 4, and n, ldc are not"),
+        ("cublas", Problem(64, 64, 63, "int8", "nt"), "multiples of 4, and lda, ldb are not"),
+        ("cublas", Problem(64, 63, 64, "int8", "nt"), ""),
+        ("cublas", Problem(64, 64, 64, "fp16", accumulator="fp16", out_dtype="fp32"), "C in fp16 only"),
+        ("cublas", Problem(63, 61, 59, "bf16"), ""),
+        ("cublaslt", Problem(63, 61, 59, "tf32"), ""),
+    ],
+    ids=lambda value: value.label.replace(" ", "-") if isinstance(value, Problem) else value.replace(" ", "-"),
+)
+def test_known_requirements_explain_a_refusal(library: str, problem: Problem, words: str) -> None:
+    why = unmet_requirements(library, problem)
+    assert words in why
+    assert bool(why) == bool(words)
+
+
+def test_a_refusal_by_the_library_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = pytest.importorskip("kt.tuner.library_peers", reason="needs CuPy")
+    with (
+        pytest.raises(PeerUnavailable, match=r"^cuBLAS: CUBLAS_STATUS_NOT_SUPPORTED \(it has no 8-bit floats; "),
+        peers._explained("cublas", Problem(64, 64, 64, "fp8_e4m3", "nt")),
+    ):
+        raise PeerUnavailable("cuBLAS: CUBLAS_STATUS_NOT_SUPPORTED")
+    with (
+        pytest.raises(PeerUnavailable, match="^libcublas is not installed$"),
+        peers._explained("cublas", Problem(8, 8, 8)),
+    ):
+        raise PeerUnavailable("libcublas is not installed")
 
 
 def test_a_status_becomes_an_error_text(monkeypatch: pytest.MonkeyPatch) -> None:
