@@ -111,8 +111,8 @@ class Descriptions:
         _, rows, columns, _ = self.made[layout_c.value]
         k = self.made[layout_a.value][1 if ops[0] else 2]
         batch = self.attributes.get((layout_c.value, 5), 1)
-        operands = (self.operand(*pair) for pair in ((layout_a, a), (layout_b, b), (layout_c, c)))
-        return gemm(rows, columns, k, ops, (alpha, beta), *operands, batch)
+        left, right, result = (self.operand(*pair) for pair in ((layout_a, a), (layout_b, b), (layout_c, c)))
+        return gemm(rows, columns, k, ops, (alpha, beta), left, right, result, batch)
 
     @property
     def library(self) -> StandIn:
@@ -214,7 +214,7 @@ def test_a_refusal_by_the_library_is_explained(monkeypatch: pytest.MonkeyPatch) 
     ):
         raise PeerUnavailable("cuBLAS: CUBLAS_STATUS_NOT_SUPPORTED")
     with (
-        pytest.raises(PeerUnavailable, match="^libcublas is not installed$"),
+        pytest.raises(PeerUnavailable, match=r"^libcublas is not installed$"),
         peers._explained("cublas", Problem(8, 8, 8)),
     ):
         raise PeerUnavailable("libcublas is not installed")
