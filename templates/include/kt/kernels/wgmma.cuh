@@ -1,0 +1,304 @@
+// Persistent GEMM on Hopper's tensor cores. One warp of the first warpgroup has TMA fill a ring of stages in shared
+// memory; the other warpgroups, the consumers, multiply what has arrived and write C while the next tile is on its way.
+//
+// Cooperative: the consumers share a tile, each some of its rows. Ping-pong: each of two consumers has a tile of its own,
+// and they take turns, so that one multiplies while the other writes C.
+
+namespace kt {
+
+constexpr int kWarpgroup = 128;
+
+// Shared memory that the blocks of a multiprocessor of sm_90 have between them, and what the system takes of each.
+constexpr int kSharedOfSm = 233472, kSharedOfSystem = 1024;
+// Of a block besides stages and what C is staged in: up to 1008 bytes of alignment, and barriers.
+constexpr int kSharedBesides = 2048;
+
+__host__ __device__ constexpr int wgmma_store_row_bytes(int tile_row_bytes) {
+  return tile_row_bytes % 128 == 0 ? 128 : tile_row_bytes % 64 == 0 ? 64 : 32;
+}
+
+// How many panels of C are staged at once: as many as there is room for, up to four, in whole rounds.
+__host__ __device__ constexpr int wgmma_store_slots(int panels, int slot_bytes, int room) {
+  for (int slots = 4; slots > 1; --slots) {
+    if (panels % slots == 0 && slots * slot_bytes <= room) return slots;
+  }
+  return 1;
+}
+
+template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
+          int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_, bool A_K_MAJOR_,
+          bool B_K_MAJOR_, int STORE_>
+struct WgmmaTraits {
+  using TIn = TIn_;
+  using TAcc = TAcc_;
+  using TOut = TOut_;
+  using Multiply = Multiply_;
+  static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_, STAGES = STAGES_;
+  static constexpr int CONSUMERS = CONSUMERS_, CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, STORE = STORE_;
+  static constexpr bool PING_PONG = PING_PONG_;
+  using A = WgmmaOperand<BLOCK_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
+  using B = WgmmaOperand<BLOCK_N, BLOCK_K, int(sizeof(TIn)), B_K_MAJOR_, CLUSTER_M>;
+  using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N>;
+
+  static constexpr int kThreads = kWarpgroup * (1 + CONSUMERS);
+  static constexpr int kSharers = PING_PONG ? 1 : CONSUMERS;           // consumers that read one stage
+  static constexpr int kTilesM = BLOCK_M / (64 * kSharers);            // wgmmas of one consumer along m
+  static constexpr int kPeers = CLUSTER_M + CLUSTER_N - 1;             // blocks whose copies this block shares, itself included
+  static constexpr int kStageBytes = A::kBytes + B::kBytes;
+
+  static constexpr int kStoreRowBytes = wgmma_store_row_bytes(BLOCK_N * int(sizeof(TOut)));
+  static constexpr int kStorePanels = BLOCK_N * int(sizeof(TOut)) / kStoreRowBytes;
+  static constexpr int kRoom = kSharedOfSm / MIN_BLOCKS_ - kSharedOfSystem - kSharedBesides - STAGES * kStageBytes;
+  static constexpr int kStoreSlots = wgmma_store_slots(kStorePanels, CONSUMERS * 64 * kStoreRowBytes, kRoom);
+  static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp
+  using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, BLOCK_N, kStoreRowBytes, kStoreSlots>;
+  using RowStore = WgmmaRowStore<TAcc, BLOCK_N, kStagedBytes / 16 / int(sizeof(TAcc))>;
+
+  // Registers of a thread at launch; if consumers need more, the producer gives up what it can do without.
+  static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
+  static constexpr bool kMoveRegisters = kRegistersAtLaunch < 224;
+  static constexpr int kProducerRegisters = CONSUMERS >= 3 ? 32 : 40;
+  static constexpr int kConsumerRegisters =
+      min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
+
+  static_assert(BLOCK_M % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
+  static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
+  static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
+  static_assert(kTilesM * BLOCK_N <= 400, "accumulators must fit the registers");
+  static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
+  static_assert(kPeers <= 4, "one warp of a consumer for each block that it signals");
+};
+
+// Where everything lies in a block's shared memory.
+template <class Traits>
+struct WgmmaShared {
+  unsigned base;  // a multiple of 1024
+
+  static constexpr int kStaging = Traits::STAGES * Traits::kStageBytes;
+  static constexpr int kBarriers = kStaging + Traits::CONSUMERS * 4 * Traits::kStagedBytes;
+
+  __device__ __forceinline__ unsigned a(int stage) const { return base + stage * Traits::kStageBytes; }
+  __device__ __forceinline__ unsigned b(int stage) const { return a(stage) + Traits::A::kBytes; }
+  __device__ __forceinline__ unsigned staging(int warp) const { return base + kStaging + warp * Traits::kStagedBytes; }
+  // A stage has arrived; it may be overwritten; a consumer's turn has come.
+  __device__ __forceinline__ unsigned full(int stage) const { return base + kBarriers + stage * ptx::kMbarrierBytes; }
+  __device__ __forceinline__ unsigned empty(int stage) const { return full(Traits::STAGES + stage); }
+  __device__ __forceinline__ unsigned turn(int consumer) const { return full(2 * Traits::STAGES + consumer); }
+
+  __device__ __forceinline__ void make_barriers() const {
+#pragma unroll
+    for (int stage = 0; stage < Traits::STAGES; ++stage) {
+      ptx::mbarrier_init(full(stage), 1);
+      ptx::mbarrier_init(empty(stage), Traits::kSharers * Traits::kPeers);
+    }
+    if constexpr (Traits::PING_PONG) {
+      ptx::mbarrier_init(turn(0), 4);
+      ptx::mbarrier_init(turn(1), 4);
+    }
+    ptx::mbarrier_init_fence();
+  }
+};
+
+// A place in the ring of stages, and the parity of the phase that ends when the stage is full.
+template <int STAGES>
+struct WgmmaRing {
+  int stage = 0;
+  unsigned phase = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) {
+      stage = 0;
+      phase ^= 1;
+    }
+  }
+  __device__ __forceinline__ void skip(int steps) {
+    const unsigned place = unsigned(stage) + unsigned(steps);
+    phase ^= place / STAGES & 1;
+    stage = int(place % STAGES);
+  }
+};
+
+// One thread: asks for all tiles of A and B that this block multiplies, and for its share of what the cluster shares.
+template <class Traits>
+__device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const TensorMap& map_a, const TensorMap& map_b,
+                                              const WgmmaShared<Traits>& shared) {
+  constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
+  const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N), rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
+  // Blocks of the same rows share A: every CLUSTER_M-th; of the same columns B: CLUSTER_M neighbours.
+  unsigned same_rows = 0;
+#pragma unroll
+  for (int i = 0; i < CLUSTER_N; ++i) same_rows |= 1u << (i * CLUSTER_M);
+  same_rows <<= rank_m;
+  const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank_n * CLUSTER_M);
+
+  ptx::prefetch(map_a);
+  ptx::prefetch(map_b);
+  typename Traits::Walk walk(args);
+  WgmmaRing<Traits::STAGES> ring;
+  for (WgmmaTile tile; walk.next(args, tile);) {
+    int k = tile.first_step * Traits::BLOCK_K;
+#pragma unroll 1
+    for (int step = 0; step < tile.steps; ++step) {
+      ptx::mbarrier_wait(shared.empty(ring.stage), ring.phase ^ 1);
+      const unsigned full = shared.full(ring.stage);
+      ptx::mbarrier_expect(full, Traits::kStageBytes);
+      Traits::A::load(map_a, shared.a(ring.stage), full, tile.m, k, tile.batch, rank_n, same_rows);
+      Traits::B::load(map_b, shared.b(ring.stage), full, tile.n, k, tile.batch, rank_m, same_columns);
+      ring.advance();
+      k += Traits::BLOCK_K;
+    }
+  }
+}
+
+// One warpgroup: multiplies, and writes C.
+template <class Traits>
+class WgmmaConsumer {
+ public:
+  using TAcc = typename Traits::TAcc;
+  using TOut = typename Traits::TOut;
+
+  __device__ __forceinline__ WgmmaConsumer(const WgmmaShared<Traits>& shared, int consumer)
+      : shared_(shared), consumer_(consumer), warp_(__shfl_sync(~0u, int(threadIdx.x) / 32 % 4, 0)) {}
+
+  __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c, unsigned char* base) {
+    typename Traits::Walk walk(args);
+    WgmmaRing<Traits::STAGES> ring;
+    int number = 0;
+    for (WgmmaTile tile; walk.next(args, tile); ++number) {
+      if (Traits::PING_PONG && number % 2 != consumer_) {
+        ring.skip(tile.steps);
+        continue;
+      }
+      TAcc sum[Traits::kTilesM][Traits::BLOCK_N / 2];
+      if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
+      multiply(sum, ring, tile.steps);
+      write(args, map_c, base, sum, tile);
+    }
+    if constexpr (Traits::STORE == 16) Traits::TmaStore::finish();
+  }
+
+ private:
+  // Adds up all steps of a tile, one batch of wgmmas behind the other; a stage is given back once the next batch is on
+  // its way.
+  __device__ __forceinline__ void multiply(TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
+                                           WgmmaRing<Traits::STAGES>& ring, int steps) {
+    int before = 0;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      ptx::mbarrier_wait(shared_.full(ring.stage), ring.phase);
+      ptx::wgmma_fence();
+      multiply_stage(sum, ring.stage, step > 0);
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<1>();
+      if (step > 0) give_back(before);
+      before = ring.stage;
+      ring.advance();
+    }
+    if constexpr (Traits::PING_PONG) {
+      if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_.turn(consumer_ ^ 1));
+    }
+    ptx::wgmma_wait<0>();
+    if (steps > 0) give_back(before);
+    if (steps == 0) clear(sum);
+  }
+
+  __device__ __forceinline__ void multiply_stage(TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2], int stage, int add) {
+    using A = typename Traits::A;
+    using B = typename Traits::B;
+    constexpr int kRowsBytes = A::after_elements(64 * Traits::kTilesM) * 16;
+    const unsigned rows = Traits::PING_PONG ? 0 : consumer_ * kRowsBytes;
+    const unsigned long long a = A::descriptor(shared_.a(stage) + rows), b = B::descriptor(shared_.b(stage));
+#pragma unroll
+    for (int step = 0; step < A::kSteps; ++step) {
+#pragma unroll
+      for (int i = 0; i < Traits::kTilesM; ++i) {
+        Traits::Multiply::template add<B>(sum[i], a + (A::after_steps(step) + A::after_elements(64 * i)),
+                                          b + B::after_steps(step), step > 0 ? 1 : add);
+      }
+    }
+  }
+
+  // Lets the blocks that copy into this stage overwrite it: a lane of another warp signals each of them.
+  __device__ __forceinline__ void give_back(int stage) const {
+    constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
+    if (warp_ >= Traits::kPeers || threadIdx.x % 32 != 0) return;
+    if constexpr (Traits::kPeers == 1) {
+      ptx::mbarrier_arrive(shared_.empty(stage));
+    } else {
+      const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N), rank_m = rank % CLUSTER_M;
+      // The blocks of the same rows, this one among them, then the others of the same columns.
+      const int block = warp_ < CLUSTER_N ? rank_m + warp_ * CLUSTER_M
+                                          : rank - rank_m + (rank_m + warp_ - CLUSTER_N + 1) % CLUSTER_M;
+      ptx::mbarrier_arrive_at(shared_.empty(stage), block);
+    }
+  }
+
+  __device__ __forceinline__ static void clear(TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2]) {
+#pragma unroll
+    for (int i = 0; i < Traits::kTilesM; ++i)
+#pragma unroll
+      for (int j = 0; j < Traits::BLOCK_N / 2; ++j) sum[i][j] = TAcc(0);
+  }
+
+  __device__ __forceinline__ void write(const GemmArguments& args, const TensorMap& map_c, unsigned char* base,
+                                        const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
+                                        const WgmmaTile& tile) const {
+    const int place = consumer_ * 4 + warp_;
+    const int row = tile.m + (Traits::PING_PONG ? 0 : consumer_ * (64 * Traits::kTilesM)) + warp_ * 16;
+    if constexpr (Traits::STORE == 16) {
+      if (args.beta == 0 && args.split_k == 1) {
+#pragma unroll
+        for (int i = 0; i < Traits::kTilesM; ++i) {
+          Traits::TmaStore::store(args, map_c, shared_.staging(place), sum[i], row + 64 * i, tile.n, tile.batch);
+        }
+        return;
+      }
+    }
+    TAcc* const staged = reinterpret_cast<TAcc*>(base + WgmmaShared<Traits>::kStaging + place * Traits::kStagedBytes);
+    if (args.split_k == 1) {
+      const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
+#pragma unroll
+      for (int i = 0; i < Traits::kTilesM; ++i) Traits::RowStore::store(to_c, staged, sum[i], row + 64 * i, tile.n);
+    } else {
+      // Rows of a slice are as long as those of C, so they are as well aligned.
+      constexpr int kStoreSlice = min_of(16, Traits::STORE / int(sizeof(TOut)) * int(sizeof(TAcc)));
+      const long long slice = (long long)tile.slice * args.batch + tile.batch;
+      const Output<TAcc, TAcc, kStoreSlice> to_slice{static_cast<TAcc*>(args.workspace) + slice * args.m * args.n,
+                                                     args.n, args.m, args.n, TAcc(1), TAcc(0)};
+#pragma unroll
+      for (int i = 0; i < Traits::kTilesM; ++i) Traits::RowStore::store(to_slice, staged, sum[i], row + 64 * i, tile.n);
+    }
+  }
+
+  WgmmaShared<Traits> shared_;
+  int consumer_;
+  int warp_;  // of the consumer
+};
+
+template <class Traits>
+__device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const TensorMap& map_a, const TensorMap& map_b,
+                                           const TensorMap& map_c) {
+  extern __shared__ unsigned char shared_bytes[];
+  const unsigned start = ptx::shared_address(shared_bytes);
+  const WgmmaShared<Traits> shared{(start + 1023) / 1024 * 1024};
+  // The same in every lane: what follows from it need not be computed by each.
+  const int warpgroup = __shfl_sync(~0u, int(threadIdx.x) / kWarpgroup, 0);
+  if (threadIdx.x == 0) shared.make_barriers();
+  if constexpr (Traits::CLUSTER_M * Traits::CLUSTER_N > 1) {
+    ptx::cluster_sync();
+  } else {
+    __syncthreads();
+  }
+  if (warpgroup == 0) {
+    if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
+    if (threadIdx.x == 0) wgmma_produce<Traits>(args, map_a, map_b, shared);
+    __syncwarp();
+  } else {
+    if constexpr (Traits::kMoveRegisters) ptx::take_registers<Traits::kConsumerRegisters>();
+    WgmmaConsumer<Traits>(shared, warpgroup - 1).run(args, map_c, shared_bytes + (shared.base - start));
+  }
+  // No block ends while another still signals it.
+  if constexpr (Traits::CLUSTER_M * Traits::CLUSTER_N > 1) ptx::cluster_sync();
+}
+
+}  // namespace kt
