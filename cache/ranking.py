@@ -49,7 +49,8 @@ def rank(best: BestConfig) -> Rank:
 
 def choose(candidates: Iterable[BestConfig]) -> BestConfig | None:
     """The one to use, None of none."""
-    return min(candidates, key=rank, default=None)
+    found = list(candidates)
+    return found[0] if len(found) == 1 else min(found, key=rank, default=None)  # a look-up finds one, as a rule
 
 
 def listing_order(best: BestConfig) -> tuple[object, ...]:

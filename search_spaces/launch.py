@@ -1,14 +1,15 @@
 """One configuration on one problem and device: what it derives, what it launches, and which rule it breaks."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import Any
 
 from kt.errors import InputError
-from kt.search_spaces.arithmetic import truth
-from kt.search_spaces.expression import compose
-from kt.search_spaces.names import Names, lacks_sizes, leaves
+from kt.search_spaces.arithmetic import ExpressionError, truth
+from kt.search_spaces.expression import Expression, compose
+from kt.search_spaces.names import PROBLEM_SIZES, Names, lacks_sizes, leaves
 from kt.search_spaces.space import (
     Config,
     Constraint,
@@ -62,7 +63,11 @@ def violated(space: SearchSpace, config: Config, names: Mapping[str, Any]) -> Co
     Raises:
         InputError: the configuration lacks a parameter of the space.
     """
-    return first_broken(space, space.constraints + launch_limits(space), _choices(space, config), names)
+    values = _names(space, _choices(space, config), names)
+    broken = _first_broken(space, space.constraints, values)
+    if broken is not None or _keeps_limits(space, values):
+        return broken
+    return _first_broken(space, launch_limits(space), values)
 
 
 def first_broken(
@@ -72,9 +77,13 @@ def first_broken(
     names: Mapping[str, Any] | None = None,
 ) -> Constraint | None:
     """The first of `constraints` that these choices break; those that need sizes are skipped if there are none."""
-    values = _names(space, choices, names or {})
+    return _first_broken(space, constraints, _names(space, choices, names or {}))
+
+
+def _first_broken(space: SearchSpace, constraints: Iterable[Constraint], values: Names) -> Constraint | None:
+    has_sizes = all(name in values for name in PROBLEM_SIZES)
     for constraint in constraints:
-        if lacks_sizes(constraint.require.names, space.derived, values):
+        if not has_sizes and lacks_sizes(constraint.require.names, space.derived, values):
             continue
         if not truth(constraint.require.evaluate(values)):
             return constraint
@@ -114,23 +123,50 @@ def launch_limits(space: SearchSpace) -> tuple[Constraint, ...]:
 
 @lru_cache(maxsize=64)
 def _limits(rule: LaunchRule) -> tuple[Constraint, ...]:
-    kernel = rule.kernel
-    bounds = (
-        (f"1 <= ({rule.grid.text}) <= {MAX_BLOCKS}", f"a launch of {kernel} has 1 to {MAX_BLOCKS} blocks"),
-        (f"1 <= ({rule.block.text}) <= {MAX_THREADS}", f"a block of {kernel} has 1 to {MAX_THREADS} threads"),
-        (
-            f"0 <= ({rule.smem_bytes.text}) <= device.smem_per_block_optin",
-            f"shared memory of a block of {kernel} fits the device",
-        ),
-        *((bound, f"TMA copies boxes of 1 to {MAX_BOX} elements a side for {kernel}") for bound in _box_bounds(rule)),
-    )
     guard = "" if rule.when.text == "True" else f"not ({rule.when.text}) or "
-    return tuple(Constraint(compose(guard + bound), reason) for bound, reason in bounds)
+    return tuple(
+        Constraint(compose(f"{guard}{bound.least} <= ({bound.value.text}) <= {bound.most}"), bound.reason)
+        for bound in _bounds(rule)
+    )
 
 
-def _box_bounds(rule: LaunchRule) -> list[str]:
-    sides = [side.text for tensor_map in rule.tensor_maps for side in (tensor_map.columns, tensor_map.rows)]
-    return [f"1 <= ({side}) <= {MAX_BOX}" for side in sides]
+def _keeps_limits(space: SearchSpace, values: Names) -> bool:
+    """Whether the launches keep CUDA's limits, found without parsing these; False also where it cannot be told."""
+    try:
+        return all(
+            bound.least <= bound.value.evaluate(values) <= bound.limit(values)
+            for rule in space.launches
+            if truth(rule.when.evaluate(values))
+            for bound in _bounds(rule)
+        )
+    except (ExpressionError, KeyError):
+        return False
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """The least and the most that a part of a launch may be; the most may be a figure of the device."""
+
+    least: int
+    value: Expression
+    most: int | str
+    reason: str
+
+    def limit(self, values: Names) -> Any:
+        return self.most if isinstance(self.most, int) else values[self.most]
+
+
+def _bounds(rule: LaunchRule) -> list[_Bound]:
+    kernel = rule.kernel
+    sides = [side for tensor_map in rule.tensor_maps for side in (tensor_map.columns, tensor_map.rows)]
+    boxes = f"TMA copies boxes of 1 to {MAX_BOX} elements a side for {kernel}"
+    memory = f"shared memory of a block of {kernel} fits the device"
+    return [
+        _Bound(1, rule.grid, MAX_BLOCKS, f"a launch of {kernel} has 1 to {MAX_BLOCKS} blocks"),
+        _Bound(1, rule.block, MAX_THREADS, f"a block of {kernel} has 1 to {MAX_THREADS} threads"),
+        _Bound(0, rule.smem_bytes, "device.smem_per_block_optin", memory),
+        *(_Bound(1, side, MAX_BOX, boxes) for side in sides),
+    ]
 
 
 def _choices(space: SearchSpace, config: Config) -> dict[str, Value]:

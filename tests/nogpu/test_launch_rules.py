@@ -1,5 +1,6 @@
 """One configuration: what it derives, launches and breaks."""
 
+import random
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,17 @@ from kt.devices.device import Device
 from kt.errors import InputError
 from kt.problems import Problem
 from kt.search_spaces.enumeration import enumerate_space
-from kt.search_spaces.expression import ExpressionError, parse
-from kt.search_spaces.launch import decided_by_parameters, derive, launchable, resolve, violated
-from kt.search_spaces.loader import load_space
+from kt.search_spaces.expression import Expression, ExpressionError, parse
+from kt.search_spaces.launch import (
+    decided_by_parameters,
+    derive,
+    first_broken,
+    launch_limits,
+    launchable,
+    resolve,
+    violated,
+)
+from kt.search_spaces.loader import builtin_spaces, load_space
 from kt.search_spaces.space import Config, Launch, SearchSpace
 
 SPACE = """\
@@ -130,6 +139,50 @@ def test_violated_agrees_with_the_enumeration(space: SearchSpace) -> None:
                 for split_k in space.runtime["split_k"]:
                     choice = config(space, tile=tile, stages=stages, split_k=split_k)
                     assert (violated(space, choice, problem) is None) == (found.index(choice) is not None)
+
+
+@pytest.mark.parametrize("builtin", builtin_spaces(), ids=lambda space: space.family)
+def test_violated_is_the_first_of_all_constraints_and_limits(builtin: SearchSpace) -> None:
+    """Whatever is done to be quick: the answer is that of asking every constraint in turn, for all kinds of choices."""
+    offered = {**builtin.parameters, **builtin.runtime}
+    chance = random.Random(1)
+    problems = [
+        Problem(m, 768, 512, builtin.dtypes[0], layout) for m in (1, 4096, 2**31 - 1) for layout in ("nn", "tt")
+    ]
+    answers = set()
+    for turn in range(300):
+        values = {name: chance.choice(offered[name]) for name in offered}
+        choice = builtin.config(
+            values if turn % 2 else {**builtin.default, **dict(chance.sample([*values.items()], 2))}
+        )
+        given = {**DEVICE.names(), **chance.choice(problems).names()}
+        expected = first_broken(builtin, builtin.constraints + launch_limits(builtin), choice.as_dict(), given)
+        assert violated(builtin, choice, given) == expected
+        answers.add(expected)
+    assert len(answers) > 5
+
+
+def test_limits_of_launches_are_told_as_before(space: SearchSpace) -> None:
+    """Each limit that only CUDA sets is named by its constraint; without sizes, those that need them are skipped."""
+    limits = launch_limits(space)
+    assert violated(space, config(space, tile=16), names(2**21, 2**21)) == limits[0]
+    tall = replace(space, launches=(replace(space.launches[0], block=parse("tile * 64")), space.launches[1]))
+    assert violated(tall, config(tall), names()) == launch_limits(tall)[1]
+    wide = replace(space, launches=(replace(space.launches[0], smem_bytes=parse("tile * 4096")), space.launches[1]))
+    assert violated(wide, config(wide), names()) == launch_limits(wide)[2]
+    without = {name: value for name, value in names().items() if name not in ("m", "n")}
+    assert violated(space, config(space), without) is None
+    assert violated(wide, config(wide), without) == launch_limits(wide)[2]
+
+
+def test_a_valid_configuration_costs_no_parsing(space: SearchSpace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look-up in the cache checks its winner; the limits are put into words only for one that breaks them."""
+
+    def compose(text: str) -> Expression:
+        raise AssertionError(text)
+
+    monkeypatch.setattr("kt.search_spaces.launch.compose", compose)
+    assert violated(space, config(space, split_k=2), names()) is None
 
 
 def test_a_configuration_of_another_space_is_named(space: SearchSpace) -> None:
