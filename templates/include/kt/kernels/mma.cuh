@@ -16,6 +16,7 @@ struct MmaFormat {
   static constexpr int kSums = 4;
   // Results 2 t and 2 t + 1 of row g (half 0) or g + 8 (half 1).
   static __device__ __forceinline__ Sum sum_of(const Sum (&sums)[kSums], int half, int x) { return sums[2 * half + x]; }
+  static __device__ __forceinline__ Sum added(Sum a, Sum b) { return a + b; }
 };
 
 #ifdef KT_HALF_SUMS
@@ -26,13 +27,23 @@ struct MmaFormat<FORMAT, __half> {
   static constexpr int kDepthBytes = 32;
   static constexpr int kSums = 2;
   static __device__ __forceinline__ __half sum_of(const Sum (&sums)[kSums], int half, int x) {
-    return __ushort_as_half((unsigned short)(sums[half] >> 16 * x));
+    return half_of(sums[half], x);
   }
+  static __device__ __forceinline__ Sum added(Sum a, Sum b) {
+    return word_of(half_of(a, 0) + half_of(b, 0)) | word_of(half_of(a, 1) + half_of(b, 1)) << 16;
+  }
+
+ private:
+  static __device__ __forceinline__ __half half_of(unsigned word, int x) {
+    return __ushort_as_half((unsigned short)(word >> 16 * x));
+  }
+  static __device__ __forceinline__ unsigned word_of(__half value) { return __half_as_ushort(value); }
 };
 #endif
 
 template <Format FORMAT_, class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int WARP_M_,
-          int WARP_N_, int STAGES_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS, int LOAD_A, int LOAD_B, int STORE_>
+          int WARP_N_, int STAGES_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS, bool STREAM_K_, bool PACK_A, bool PACK_B,
+          int LOAD_A, int LOAD_B, int STORE_>
 struct MmaTraits {
   static constexpr Format FORMAT = FORMAT_;
   using TIn = TIn_;
@@ -41,12 +52,14 @@ struct MmaTraits {
   using Form = MmaFormat<FORMAT, TAcc>;
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_;
   static constexpr int WARP_M = WARP_M_, WARP_N = WARP_N_, STAGES = STAGES_, STORE = STORE_;
+  static constexpr bool STREAM_K = STREAM_K_;
+  using Space = RowSpace<TIn, PACK_A, PACK_B, A_K_CONTIGUOUS, B_K_CONTIGUOUS>;
   static constexpr int kWarpsN = BLOCK_N / WARP_N;
   static constexpr int kThreads = 32 * (BLOCK_M / WARP_M) * kWarpsN;
   static constexpr int kSteps = BLOCK_K * int(sizeof(TIn)) / Form::kDepthBytes;  // k steps of a tile
 
-  using TileA = MmaOperand<TIn, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS, LOAD_A, kThreads, RowOrder::kPlain>;
-  using TileB = MmaOperand<TIn, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS, LOAD_B, kThreads, RowOrder::kPlain>;
+  using TileA = MmaOperand<TIn, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS, PACK_A ? 16 : LOAD_A, kThreads, RowOrder::kPlain>;
+  using TileB = MmaOperand<TIn, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS, PACK_B ? 16 : LOAD_B, kThreads, RowOrder::kPlain>;
   template <class Tile, Side SIDE, int WARP_MN>
   using Reader = typename Select<Tile::K_CONTIGUOUS, RowReader<Tile, SIDE, WARP_MN>, TransposingReader<Tile, SIDE, WARP_MN>>::type;
   using ReaderA = Reader<TileA, Side::kA, WARP_M>;
@@ -72,7 +85,10 @@ struct MmaSums {
   static constexpr int kSpreadM = Traits::ReaderA::kSpread, kSpreadN = Traits::ReaderB::kSpread;
   using Strip = EpilogueStrip<TAcc, WARP_N, kSpreadN>;
 
-  typename Form::Sum at[kStrips][kOctets][Form::kSums];
+  using Word = typename Form::Sum;
+  static constexpr int kThreads = Traits::kThreads, kWords = kStrips * kOctets * Form::kSums;
+
+  Word at[kStrips][kOctets][Form::kSums];
   int first_m, first_n;  // the warp inside the block tile
 
   __device__ __forceinline__ MmaSums() {
@@ -88,6 +104,15 @@ struct MmaSums {
       for (int j = 0; j < kOctets; ++j)
 #pragma unroll
         for (int x = 0; x < Form::kSums; ++x) at[i][j][x] = 0;
+  }
+
+  // For stream-K the sums are a row of words.
+  __device__ __forceinline__ Word word(int i) const {
+    return at[i / (Form::kSums * kOctets)][i / Form::kSums % kOctets][i % Form::kSums];
+  }
+  __device__ __forceinline__ void add(int i, Word parked) {
+    Word& mine = at[i / (Form::kSums * kOctets)][i / Form::kSums % kOctets][i % Form::kSums];
+    mine = Form::added(mine, parked);
   }
 
   // Columns turn back at the end of each row of tiles, so that one fragment of B is used twice in a row.
@@ -160,10 +185,29 @@ struct MmaPipeline {
     return next == end ? shared : next;
   }
 
-  template <int PART, int PARTS>
-  __device__ __forceinline__ void copy() const {
-    a.template copy<PART, PARTS>(fill);
-    b.template copy<PART, PARTS>(fill + Traits::TileA::kBytes);
+  static constexpr int kParts = kSteps - 1;  // of the copies of a tile: one in each k step before the barrier
+  struct Staged {
+    typename Traits::TileA::template Staged<kParts> a;
+    typename Traits::TileB::template Staged<kParts> b;
+  };
+
+  template <int PART>
+  __device__ __forceinline__ void start_copy(Staged& staged) const {
+    a.template start<PART, kParts>(staged.a, fill);
+    b.template start<PART, kParts>(staged.b, fill + Traits::TileA::kBytes);
+  }
+  template <int PART>
+  __device__ __forceinline__ void finish_copy(const Staged& staged) const {
+    a.template finish<PART, kParts>(staged.a, fill);
+    b.template finish<PART, kParts>(staged.b, fill + Traits::TileA::kBytes);
+  }
+
+  template <int PART>
+  __device__ __forceinline__ void copy_from() const {
+    Staged staged;
+    start_copy<PART>(staged);
+    finish_copy<PART>(staged);
+    if constexpr (PART + 1 < kParts) copy_from<PART + 1>();
   }
 
   __device__ __forceinline__ void end_copy() {
@@ -187,7 +231,7 @@ struct MmaPipeline {
   __device__ __forceinline__ void begin() {
 #pragma unroll
     for (int stage = 0; stage < Traits::STAGES - 1; ++stage) {
-      copy<0, 1>();
+      copy_from<0>();
       end_copy();
     }
     await_stage();
@@ -201,9 +245,11 @@ struct MmaPipeline {
       await_stage();
       drain = after(drain);
     }
+    Staged staged;
     read((K_STEP + 1) % 2, (K_STEP + 1) % kSteps);
-    if constexpr (K_STEP < kSteps - 1) copy<K_STEP, kSteps - 1>();
+    if constexpr (K_STEP < kParts) start_copy<K_STEP>(staged);
     sums.multiply(fragment_a[K_STEP % 2], fragment_b[K_STEP % 2]);
+    if constexpr (K_STEP < kParts) finish_copy<K_STEP>(staged);
     if constexpr (K_STEP + 1 < kSteps) step<K_STEP + 1>(sums);
   }
 
@@ -228,35 +274,89 @@ __device__ __forceinline__ void write_tile(const GemmArguments& args, const MmaS
   using ToC = Output<TAcc, TOut, Traits::STORE>;
   using ToSlice = Output<TAcc, TAcc, kStoreSlice>;
   const long long slice = (long long)work.slice * args.batch + work.batch;
-  const ToSlice to_slice{static_cast<TAcc*>(args.workspace) + slice * args.m * args.n, args.n, args.m,
-                         args.n, TAcc(1), TAcc(0)};
+  TAcc* const slices = typename Traits::Space(args).template slices<TAcc>();
+  const ToSlice to_slice{slices + slice * args.m * args.n, args.n, args.m, args.n, TAcc(1), TAcc(0)};
   const ToC to_c = output_c<TAcc, TOut, Traits::STORE>(args, work.batch);
   if constexpr (is_same<ToC, ToSlice>) {
     write_sums(sums, args.split_k == 1 ? to_c : to_slice, block_m, block_n, shared);
-  } else if (args.split_k == 1) {
+  } else if (Traits::STREAM_K || args.split_k == 1) {
     write_sums(sums, to_c, block_m, block_n, shared);
   } else {
     write_sums(sums, to_slice, block_m, block_n, shared);
   }
 }
 
+// The steps of k of one piece of work.
 template <class Traits>
-__device__ __forceinline__ void gemm_mma(const GemmArguments& args) {
+__device__ __forceinline__ void multiply_tile(const GemmArguments& args, MmaSums<Traits>& sums, const Work& work,
+                                              const typename Traits::Space& space, unsigned char* shared) {
   using TIn = typename Traits::TIn;
-  extern __shared__ __align__(128) unsigned char shared_bytes[];
+  const int first_k = work.first_step * Traits::BLOCK_K;
+  const int end_k = min_of((long long)args.k, first_k + (long long)work.steps * Traits::BLOCK_K);
+  const TIn* base_a = static_cast<const TIn*>(args.a) + work.batch * args.stride_a;
+  const TIn* base_b = static_cast<const TIn*>(args.b) + work.batch * args.stride_b;
+  long long pitch_a = args.lda, pitch_b = args.ldb;
+  if constexpr (Traits::Space::PACK_A) {
+    pitch_a = space.pitch_a;
+    base_a = space.packed_a() + work.batch * (pitch_a * (Traits::TileA::K_CONTIGUOUS ? args.m : args.k));
+  }
+  if constexpr (Traits::Space::PACK_B) {
+    pitch_b = space.pitch_b;
+    base_b = space.packed_b() + work.batch * (pitch_b * (Traits::TileB::K_CONTIGUOUS ? args.n : args.k));
+  }
+  typename Traits::TileA a(base_a, pitch_a, work.tile_m * Traits::BLOCK_M, args.m, first_k, end_k);
+  typename Traits::TileB b(base_b, pitch_b, work.tile_n * Traits::BLOCK_N, args.n, first_k, end_k);
+  sums.clear();
+  MmaPipeline<Traits> pipeline(a, b, ptx::shared_address(shared), sums);
+  pipeline.run(sums, work.steps);
+}
+
+// One piece of work a block.
+template <class Traits>
+__device__ __forceinline__ void gemm_of_tiles(const GemmArguments& args, unsigned char* shared) {
   Scheduler<false> scheduler(args, Traits::BLOCK_M, Traits::BLOCK_N, Traits::BLOCK_K);
   MmaSums<Traits> sums;
-  for (Work work; scheduler.next(args, work);) {
-    const int first_k = work.first_step * Traits::BLOCK_K;
-    const int end_k = min_of(args.k, first_k + work.steps * Traits::BLOCK_K);
-    const TIn* base_a = static_cast<const TIn*>(args.a) + work.batch * args.stride_a;
-    const TIn* base_b = static_cast<const TIn*>(args.b) + work.batch * args.stride_b;
-    typename Traits::TileA a(base_a, args.lda, work.tile_m * Traits::BLOCK_M, args.m, first_k, end_k);
-    typename Traits::TileB b(base_b, args.ldb, work.tile_n * Traits::BLOCK_N, args.n, first_k, end_k);
-    sums.clear();
-    MmaPipeline<Traits> pipeline(a, b, ptx::shared_address(shared_bytes), sums);
-    pipeline.run(sums, work.steps);
-    write_tile<Traits>(args, sums, work, shared_bytes);
+  Work work;
+  scheduler.next(args, work);
+  multiply_tile<Traits>(args, sums, work, typename Traits::Space(args), shared);
+  write_tile<Traits>(args, sums, work, shared);
+}
+
+// Stream-K's pieces. One thread schedules, in shared memory: the registers are needed for the sums.
+template <class Traits>
+__device__ __forceinline__ void gemm_of_streams(const GemmArguments& args, unsigned char* shared) {
+  using Sums = MmaSums<Traits>;
+  __shared__ Work work;
+  __shared__ bool more;
+  __shared__ __align__(16) unsigned char scheduler_bytes[sizeof(Scheduler<true>)];
+  auto& scheduler = *reinterpret_cast<Scheduler<true>*>(scheduler_bytes);
+  if (threadIdx.x == 0) scheduler = Scheduler<true>(args, Traits::BLOCK_M, Traits::BLOCK_N, Traits::BLOCK_K);
+  Sums sums;
+#pragma unroll 1
+  for (;;) {
+    __syncthreads();  // the last piece is done with `work`, and with the sums in `shared`
+    if (threadIdx.x == 0) more = scheduler.next(args, work);
+    __syncthreads();
+    if (!more) break;
+    const typename Traits::Space space(args);
+    multiply_tile<Traits>(args, sums, work, space, shared);
+    const ParkingPlaces<Sums> parking{space.template parked<typename Sums::Word>(), space.flags()};
+    if (!work.ends) {
+      parking.leave(sums);
+    } else {
+      if (!work.begins) parking.collect(sums, scheduler.first_block(work));
+      write_tile<Traits>(args, sums, work, shared);
+    }
+  }
+}
+
+template <class Traits>
+__device__ __forceinline__ void gemm_mma(const GemmArguments& args) {
+  extern __shared__ __align__(128) unsigned char shared_bytes[];
+  if constexpr (Traits::STREAM_K) {
+    gemm_of_streams<Traits>(args, shared_bytes);
+  } else {
+    gemm_of_tiles<Traits>(args, shared_bytes);
   }
 }
 

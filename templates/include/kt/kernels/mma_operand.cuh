@@ -46,13 +46,17 @@ struct TilePlaces {
 // A piece of `kLanes` neighbouring threads moves neighbouring chunks of one row, as many as possible; the other threads
 // take the rows below, and where rows are few the next piece of the same rows. All passes of a thread are constant steps
 // from its first chunk.
+//
+// Chunks of 4 bytes and more go by cp.async. Rows that begin or end in the middle of 4 bytes go through registers: loads
+// of LOAD_BYTES put together to chunks of 4 bytes, neighbouring ones by neighbouring threads.
 template <class T, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS_, int LOAD_BYTES, int THREADS, RowOrder ORDER>
 struct MmaOperand {
   static constexpr bool K_CONTIGUOUS = K_CONTIGUOUS_;
   static constexpr int kRows = K_CONTIGUOUS ? BLOCK_MN : BLOCK_K;
   static constexpr int kRowBytes = (K_CONTIGUOUS ? BLOCK_K : BLOCK_MN) * int(sizeof(T));
   static constexpr int kBytes = kRows * kRowBytes;
-  static constexpr int kChunk = LOAD_BYTES;  // bytes that a thread copies at once
+  static constexpr bool kNarrow = LOAD_BYTES < 4;
+  static constexpr int kChunk = max_of(LOAD_BYTES, 4);  // bytes that a thread moves at once
   using Places = TilePlaces<kRowBytes, ORDER>;
 
   static constexpr int kLanes = power_of_two_in(kRowBytes / kChunk, 32);
@@ -64,26 +68,28 @@ struct MmaOperand {
   static constexpr int kPasses = kRowPasses * kPiecePasses;
   static constexpr int kPieceBytes = kLanes * kChunk;
   static constexpr bool kWhole = kRows % kRowStep == 0 && kPieces % kPieceStep == 0 &&
-                                 kLanes * kRowStep * kPieceStep == THREADS;  // no thread has nothing to do in a pass
+                                 kLanes * kRowStep * kPieceStep == THREADS;  // every thread moves a chunk in each pass
 
   static_assert(kChunk == 4 || kChunk == 8 || kChunk == 16, "cp.async moves 4, 8 or 16 bytes");
-  static_assert(kRowBytes % kChunk == 0, "rows are whole chunks");
+  static_assert(LOAD_BYTES % int(sizeof(T)) == 0 && kRowBytes % kChunk == 0, "rows are whole chunks of whole elements");
 
-  const char* source;   // this thread's first chunk of the tile that is copied next
-  long long row_step;   // bytes between row passes
-  long long advance;    // bytes between tiles
-  int row_left;         // rows from this thread's first one to the end of the operand, k's end being that of the work
-  int column_left;      // likewise the elements of a row
-  int row, piece;       // this thread's first chunk in the tile
-  int offset;           // and in shared memory
+  const char* source;  // this thread's first chunk of the tile that is copied next
+  long long row_step;  // bytes between row passes
+  long long advance;   // bytes between tiles
+  int row_left;        // rows from this thread's first one to the end of the operand, or along k of the block's work
+  int column_left;     // likewise the elements of a row
+  int row, piece;      // this thread's first chunk in the tile
+  int offset;          // and in shared memory
 
   // `base` is the element (mn = 0, k = 0) of this batch, `pitch` the elements between its rows; k ends at `end_k`.
-  __device__ __forceinline__ MmaOperand(const T* base, long long pitch, int first_mn, int end_mn, int first_k, int end_k) {
+  __device__ __forceinline__ MmaOperand(const T* base, long long pitch, int first_mn, int end_mn, int first_k,
+                                        int end_k) {
     const int lane = int(threadIdx.x) % kLanes;
     row = int(threadIdx.x) / kLanes % kRowStep;
     piece = int(threadIdx.x) / (kLanes * kRowStep);
-    const int byte = piece * kPieceBytes + lane * kChunk, column = byte / int(sizeof(T));
-    const int first_row = (K_CONTIGUOUS ? first_mn : first_k) + row, first_column = (K_CONTIGUOUS ? first_k : first_mn) + column;
+    const int byte = piece * kPieceBytes + lane * kChunk;
+    const int first_row = (K_CONTIGUOUS ? first_mn : first_k) + row;
+    const int first_column = (K_CONTIGUOUS ? first_k : first_mn) + byte / int(sizeof(T));
     row_left = (K_CONTIGUOUS ? end_mn : end_k) - first_row;
     column_left = (K_CONTIGUOUS ? end_k : end_mn) - first_column;
     source = reinterpret_cast<const char*>(base + (first_row * pitch + first_column));
@@ -94,32 +100,65 @@ struct MmaOperand {
 
   // Whether this thread moves anything in the pass.
   __device__ __forceinline__ bool active(int row_pass, int piece_pass) const {
-    return kWhole || (row + row_pass * kRowStep < kRows && piece + piece_pass * kPieceStep < kPieces && piece < kPieceStep);
+    return kWhole || (row + row_pass * kRowStep < kRows && piece < kPieceStep && piece + piece_pass * kPieceStep < kPieces);
   }
 
-  // Rows and their ends are whole chunks, so a chunk lies inside the operand or outside it.
-  __device__ __forceinline__ bool valid(int row_pass, int piece_pass) const {
-    const int rows = column_left > piece_pass * kPieceStep * kPieceBytes / int(sizeof(T)) ? row_left : 0;
-    return rows > row_pass * kRowStep;
+  // Whether the chunk from its byte `byte` on lies inside the operand. Rows begin and end with whole loads.
+  __device__ __forceinline__ bool valid(int row_pass, int piece_pass, int byte) const {
+    const int column = (piece_pass * kPieceStep * kPieceBytes + byte) / int(sizeof(T));
+    return (column_left > column ? row_left : 0) > row_pass * kRowStep;
+  }
+
+  __device__ __forceinline__ const char* chunk(int row_pass, int piece_pass) const {
+    return source + row_pass * row_step + piece_pass * (kPieceStep * kPieceBytes);
   }
 
   // Row and row pass have no bits in common, and places and swizzles are made of bits of the row.
   __device__ __forceinline__ int offset_of(int row_pass, int piece_pass) const {
-    const int place = row_place<ORDER>(row_pass * kRowStep);
-    return (offset ^ Places::swizzle(place) * Places::kUnit) + place * kRowBytes + piece_pass * kPieceStep * kPieceBytes;
+    const int place = row_place<ORDER>(row_pass * kRowStep), columns = piece_pass * kPieceStep * kPieceBytes;
+    return (offset ^ Places::swizzle(place) * Places::kUnit) + place * kRowBytes + columns;
   }
 
-  // Starts the PART-th of PARTS parts of the copies of the next tile to the shared address `stage`. What lies outside the
-  // operand becomes zero.
+  // What waits in registers between the halves of the PART-th of PARTS parts.
   template <int PART, int PARTS>
-  __device__ __forceinline__ void copy(unsigned stage) const {
+  static constexpr int kFirst = kPasses * PART / PARTS;
+  static constexpr int kLoads = 4 / min_of(LOAD_BYTES, 4);
+  template <int PARTS>
+  struct Staged {
+    unsigned at[kNarrow ? cdiv(kPasses, PARTS) : 1][kLoads];
+  };
+
+  // Starts a part of the copies of the next tile to the shared address `stage`. What lies outside the operand is zero.
+  template <int PART, int PARTS>
+  __device__ __forceinline__ void start(Staged<PARTS>& staged, unsigned stage) const {
 #pragma unroll
-    for (int pass = kPasses * PART / PARTS; pass < kPasses * (PART + 1) / PARTS; ++pass) {
+    for (int pass = kFirst<PART, PARTS>; pass < kFirst<PART + 1, PARTS>; ++pass) {
       const int row_pass = pass % kRowPasses, piece_pass = pass / kRowPasses;
-      if (active(row_pass, piece_pass)) {
-        ptx::cp_async_zfill<kChunk>(stage + offset_of(row_pass, piece_pass),
-                                    source + row_pass * row_step + piece_pass * (kPieceStep * kPieceBytes),
-                                    valid(row_pass, piece_pass));
+      if constexpr (kNarrow) {
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) {
+          const bool inside = active(row_pass, piece_pass) && valid(row_pass, piece_pass, i * LOAD_BYTES);
+          staged.at[pass - kFirst<PART, PARTS>][i] =
+              ptx::load_or_zero<LOAD_BYTES>(chunk(row_pass, piece_pass) + i * LOAD_BYTES, inside);
+        }
+      } else if (active(row_pass, piece_pass)) {
+        ptx::cp_async_zfill<kChunk>(stage + offset_of(row_pass, piece_pass), chunk(row_pass, piece_pass),
+                                    valid(row_pass, piece_pass, 0));
+      }
+    }
+  }
+
+  // Ends the part: what came through registers is written.
+  template <int PART, int PARTS>
+  __device__ __forceinline__ void finish(const Staged<PARTS>& staged, unsigned stage) const {
+    if constexpr (kNarrow) {
+#pragma unroll
+      for (int pass = kFirst<PART, PARTS>; pass < kFirst<PART + 1, PARTS>; ++pass) {
+        const int row_pass = pass % kRowPasses, piece_pass = pass / kRowPasses;
+        unsigned chunk = 0;
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) chunk |= staged.at[pass - kFirst<PART, PARTS>][i] << 8 * LOAD_BYTES * i;
+        if (active(row_pass, piece_pass)) ptx::store_shared(stage + offset_of(row_pass, piece_pass), chunk);
       }
     }
   }

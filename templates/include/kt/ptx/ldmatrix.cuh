@@ -1,4 +1,4 @@
-// ldmatrix: a warp reads matrices of 8 rows by 16 bytes from shared memory in the arrangement of `mma` (sm_75 and later).
+// Accesses by shared address; ldmatrix reads matrices of 8 rows by 16 bytes in the arrangement of `mma` (since sm_75).
 
 namespace kt::ptx {
 

@@ -1,0 +1,29 @@
+// Loads and stores of single words, which the compiler leaves where they stand: it would move them away from their
+// place in a pipeline, into registers that are not there.
+
+namespace kt::ptx {
+
+// `BYTES` (1 or 2) bytes of global memory that nobody writes meanwhile, or zero where `valid` is false.
+template <int BYTES>
+__device__ __forceinline__ unsigned load_or_zero(const void* global, bool valid) {
+  unsigned value;
+  if constexpr (BYTES == 1) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nmov.u32 %0, 0;\n@p ld.global.nc.u8 %0, [%1];\n}\n"
+        : "=r"(value)
+        : "l"(global), "r"(int(valid)));
+  } else {
+    static_assert(BYTES == 2);
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nmov.u32 %0, 0;\n@p ld.global.nc.u16 %0, [%1];\n}\n"
+        : "=r"(value)
+        : "l"(global), "r"(int(valid)));
+  }
+  return value;
+}
+
+__device__ __forceinline__ void store_shared(unsigned shared, unsigned value) {
+  asm volatile("st.shared.u32 [%0], %1;\n" ::"r"(shared), "r"(value));
+}
+
+}  // namespace kt::ptx
