@@ -72,7 +72,8 @@ class FamilyChecks:
     def check(self, cases: Iterable[Case]) -> None:
         """Every configuration of every case is right."""
         listed = list(cases)
-        assert all(configs for _, configs in listed), "every problem has a valid configuration"
+        without = [problem.label for problem, configs in listed if not configs]
+        assert not without, f"no configuration is valid for {', '.join(without)}"
         jobs = [jobs_of(self.space, case, self.device) for case in listed]
         binaries = compiled(self.pool, (job for of_case in jobs for job in of_case))
         wrong: dict[str, str] = {}
@@ -89,8 +90,17 @@ class FamilyChecks:
             }
         assert not wrong, "\n".join(f"{where}: {detail}" for where, detail in wrong.items())
 
+    def candidates(self, problem: Problem, configs: Sequence[Config]) -> list[Candidate]:
+        """The configurations, compiled for the problem."""
+        jobs = jobs_of(self.space, (problem, configs), self.device)
+        binaries = compiled(self.pool, jobs)
+        return [
+            candidate_of(self.space, config, problem, self.device, binaries[job.digest])
+            for config, job in zip(configs, jobs, strict=True)
+        ]
+
     @cached_property
-    def _gpu(self) -> Gpu:
+    def gpu(self) -> Gpu:
         from kt.tuner.cuda import Gpu
 
         return Gpu(0)
@@ -102,12 +112,12 @@ class FamilyChecks:
 
         faults: tuple[type[Exception], ...] = (LaunchRefused, *CUDA_ERRORS)
         kernels = self._reference(problem)
-        operands = Operands(_OneSet(self._gpu), kernels, problem, SEED, scalars_of_passes(problem))
+        operands = Operands(_OneSet(self.gpu), kernels, problem, SEED, scalars_of_passes(problem))
         operands.fill()
         operands.reserve_workspace(max(candidate.workspace_bytes for candidate in candidates))
         loaded = [LoadedCandidate(candidate) for candidate in candidates]
         try:
-            return Verifier(self._gpu, kernels, operands).full([self._launch(problem, one) for one in loaded])
+            return Verifier(self.gpu, kernels, operands).full([self._launch(problem, one) for one in loaded])
         except faults as error:
             raise AssertionError(f"{problem.label}: {self._running}: {in_words(error)}") from error
         finally:
@@ -119,8 +129,8 @@ class FamilyChecks:
 
         definitions = reference_definitions(problem)
         if definitions not in self._kernels:
-            module = self._gpu.load(compile_reference(definitions, arch_of(0)))
-            self._kernels[definitions] = ReferenceKernels(self._gpu, module)
+            module = self.gpu.load(compile_reference(definitions, arch_of(0)))
+            self._kernels[definitions] = ReferenceKernels(self.gpu, module)
         return self._kernels[definitions]
 
     def _launch(self, problem: Problem, loaded: LoadedCandidate) -> Launch:
