@@ -23,35 +23,68 @@ __device__ __forceinline__ StoredRows stored_rows(const void* base, long long ld
   return {static_cast<const char*>(base), ld * kSize, stride * kSize, rows, batch, columns * kSize};
 }
 
-// The 4 bytes at `word`, which is a multiple of 4, as far as they lie in [begin, end); the others are zero.
-__device__ __forceinline__ unsigned load_word(const char* word, const char* begin, const char* end) {
-  if (word >= begin && word + 4 <= end) return __ldg(reinterpret_cast<const unsigned*>(word));
-  unsigned value = 0;
+// The 16 bytes at `address`, a multiple of 16, as far as they lie in [begin, end); the others are zero.
+__device__ __forceinline__ uint4 load_edge(const char* address, const char* begin, const char* end) {
+  unsigned words[4] = {0u, 0u, 0u, 0u};
+#pragma unroll 1
+  for (int i = 0; i < 16; ++i) {
+    const char* const byte = address + i;
+    const unsigned value = byte >= begin && byte < end ? __ldg(reinterpret_cast<const unsigned char*>(byte)) : 0u;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if (word + i >= begin && word + i < end) value |= unsigned(__ldg(reinterpret_cast<const unsigned char*>(word + i))) << 8 * i;
+    for (int j = 0; j < 4; ++j) words[j] |= i / 4 == j ? value << 8 * (i % 4) : 0u;
   }
-  return value;
+  return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Chunk `index` of the copy, whose rows follow each other without gaps. Loads are aligned to 4 bytes wherever rows begin;
-// they never touch what lies outside the row.
+// Of two values, not of two places: a choice of array elements would put the array into local memory.
+__device__ __forceinline__ unsigned select(bool condition, unsigned yes, unsigned no) { return condition ? yes : no; }
+
+// The 16 bytes that begin `shift` bytes after the first of 32.
+__device__ __forceinline__ uint4 shifted(const uint4& low, const uint4& high, int shift) {
+  const unsigned words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  unsigned by_two[6], by_one[5];
+#pragma unroll
+  for (int i = 0; i < 6; ++i) by_two[i] = select(shift & 8, words[i + 2], words[i]);
+#pragma unroll
+  for (int i = 0; i < 5; ++i) by_one[i] = select(shift & 4, by_two[i + 1], by_two[i]);
+  const unsigned bits = 8u * unsigned(shift & 3);
+  return make_uint4(__funnelshift_r(by_one[0], by_one[1], bits), __funnelshift_r(by_one[1], by_one[2], bits),
+                    __funnelshift_r(by_one[2], by_one[3], bits), __funnelshift_r(by_one[3], by_one[4], bits));
+}
+
+// The first `count` bytes of 16; the others become zero.
+__device__ __forceinline__ uint4 first_bytes(const uint4& chunk, int count) {
+  const unsigned words[4] = {chunk.x, chunk.y, chunk.z, chunk.w};
+  unsigned kept[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int bytes = count - 4 * i;
+    kept[i] = bytes >= 4 ? words[i] : bytes <= 0 ? 0u : words[i] & (1u << 8 * bytes) - 1u;
+  }
+  return make_uint4(kept[0], kept[1], kept[2], kept[3]);
+}
+
+// Chunk `index` of the copy, whose rows follow each other without gaps. It is put together from the two aligned 16-byte
+// pieces of memory that it lies in: their neighbours read them too, so half of the loads are answered by the L1 cache.
+// A piece may reach into the rows beside, but where it would leave the operand its bytes are read one by one.
 __device__ __forceinline__ void copy_chunk(const StoredRows& from, uint4* to, unsigned index) {
   const unsigned each = from.chunks_of_row(), row_and_batch = index / each;
   const unsigned batch = row_and_batch / unsigned(from.rows), row = row_and_batch - batch * unsigned(from.rows);
-  const char* const begin = from.base + batch * from.stride + row * from.pitch;
-  const char* const end = begin + from.row_bytes;
-  const char* const source = begin + (index - row_and_batch * each) * 16ll;
-  const int shift = int(reinterpret_cast<unsigned long long>(source) % 4);
-  unsigned words[5];
-#pragma unroll
-  for (int i = 0; i < 5; ++i) words[i] = i < 4 || shift ? load_word(source - shift + 4 * i, begin, end) : 0u;
-  uint4 chunk;
-  chunk.x = __funnelshift_r(words[0], words[1], 8 * shift);
-  chunk.y = __funnelshift_r(words[1], words[2], 8 * shift);
-  chunk.z = __funnelshift_r(words[2], words[3], 8 * shift);
-  chunk.w = __funnelshift_r(words[3], words[4], 8 * shift);
-  to[index] = chunk;
+  const char* const end =
+      from.base + (from.batch - 1) * from.stride + (from.rows - 1) * from.pitch + from.row_bytes;
+  const long long column = (index - row_and_batch * each) * 16ll;
+  const char* const source = from.base + batch * from.stride + row * from.pitch + column;
+  const int shift = int(reinterpret_cast<unsigned long long>(source) % 16);
+  const char* const aligned = source - shift;
+  uint4 low, high;
+  if (aligned >= from.base && aligned + 32 <= end) {
+    low = __ldg(reinterpret_cast<const uint4*>(aligned));
+    high = __ldg(reinterpret_cast<const uint4*>(aligned) + 1);
+  } else {
+    low = load_edge(aligned, from.base, end);
+    high = load_edge(aligned + 16, from.base, end);
+  }
+  to[index] = first_bytes(shifted(low, high, shift), int(min_of(from.row_bytes - column, 16ll)));
 }
 
 // Blocks walk the chunks of A, then those of B; an operand that is not copied has none.
@@ -59,7 +92,7 @@ template <class Space>
 __device__ __forceinline__ void copy_rows(const StoredRows& a, const StoredRows& b, const Space& space) {
   const unsigned blocks_a = Space::PACK_A ? unsigned((a.chunks() + (kCopyThreads - 1ull)) / kCopyThreads) : 0;
   const bool second = blockIdx.x >= blocks_a;
-  const StoredRows& from = second ? b : a;
+  const StoredRows from = second ? b : a;  // a copy: a reference would keep both in local memory
   const unsigned index = (blockIdx.x - (second ? blocks_a : 0)) * kCopyThreads + threadIdx.x;
   if (index >= from.chunks()) return;
   copy_chunk(from, reinterpret_cast<uint4*>(second ? space.packed_b() : space.packed_a()), index);
