@@ -52,19 +52,20 @@ struct WgmmaTraits {
   static constexpr int kStoreSlots = wgmma_store_slots(kStorePanels, CONSUMERS * 64 * kStoreRowBytes, kRoom);
   static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp
   using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, BLOCK_N, kStoreRowBytes, kStoreSlots>;
-  using RowStore = WgmmaRowStore<TAcc, BLOCK_N, kStagedBytes / 16 / int(sizeof(TAcc))>;
+  using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc))>;
+  using Slices = WgmmaSlices<TAcc, BLOCK_M, BLOCK_N>;
 
   // Registers of a thread at launch; if consumers need more, the producer gives up what it can do without.
   static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
   static constexpr bool kMoveRegisters = kRegistersAtLaunch < 224;
-  static constexpr int kProducerRegisters = CONSUMERS >= 3 ? 32 : 40;
+  static constexpr int kProducerRegisters = CONSUMERS >= 3 ? 32 : 24;
   static constexpr int kConsumerRegisters =
       min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
 
   static_assert(BLOCK_M % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
   static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
-  static_assert(kTilesM * BLOCK_N <= 400, "accumulators must fit the registers");
+  static_assert(kTilesM * BLOCK_N <= 384, "accumulators must fit the registers");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
   static_assert(kPeers <= 4, "one warp of a consumer for each block that it signals");
 };
@@ -118,7 +119,8 @@ struct WgmmaRing {
   }
 };
 
-// One thread: asks for all tiles of A and B that this block multiplies, and for its share of what the cluster shares.
+// One warp: asks for all tiles of A and B that this block multiplies, and for its share of what the cluster shares. All
+// lanes walk alike, so that their registers are the warp's; the first one asks.
 template <class Traits>
 __device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const TensorMap& map_a, const TensorMap& map_b,
                                               const WgmmaShared<Traits>& shared) {
@@ -131,21 +133,29 @@ __device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const T
   same_rows <<= rank_m;
   const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank_n * CLUSTER_M);
 
-  ptx::prefetch(map_a);
-  ptx::prefetch(map_b);
+  const bool first_lane = threadIdx.x % 32 == 0;
   typename Traits::Walk walk(args);
   WgmmaRing<Traits::STAGES> ring;
-  for (WgmmaTile tile; walk.next(args, tile);) {
+  for (WgmmaTile tile; walk.next(tile);) {
     int k = tile.first_step * Traits::BLOCK_K;
 #pragma unroll 1
     for (int step = 0; step < tile.steps; ++step) {
       ptx::mbarrier_wait(shared.empty(ring.stage), ring.phase ^ 1);
-      const unsigned full = shared.full(ring.stage);
-      ptx::mbarrier_expect(full, Traits::kStageBytes);
-      Traits::A::load(map_a, shared.a(ring.stage), full, tile.m, k, tile.batch, rank_n, same_rows);
-      Traits::B::load(map_b, shared.b(ring.stage), full, tile.n, k, tile.batch, rank_m, same_columns);
+      if (first_lane) {
+        const unsigned full = shared.full(ring.stage);
+        ptx::mbarrier_expect(full, Traits::kStageBytes);
+        Traits::A::load(map_a, shared.a(ring.stage), full, tile.m, k, tile.batch, rank_n, same_rows);
+        Traits::B::load(map_b, shared.b(ring.stage), full, tile.n, k, tile.batch, rank_m, same_columns);
+      }
       ring.advance();
       k += Traits::BLOCK_K;
+    }
+  }
+  if constexpr (CLUSTER_M * CLUSTER_N > 1) {
+    // Other blocks still signal this one's barriers: it must not end before.
+    for (int stage = 0; stage < Traits::STAGES; ++stage) {
+      ptx::mbarrier_wait(shared.empty(ring.stage), ring.phase ^ 1);
+      ring.advance();
     }
   }
 }
@@ -164,7 +174,7 @@ class WgmmaConsumer {
     typename Traits::Walk walk(args);
     WgmmaRing<Traits::STAGES> ring;
     int number = 0;
-    for (WgmmaTile tile; walk.next(args, tile); ++number) {
+    for (WgmmaTile tile; walk.next(tile); ++number) {
       if (Traits::PING_PONG && number % 2 != consumer_) {
         ring.skip(tile.steps);
         continue;
@@ -244,7 +254,7 @@ class WgmmaConsumer {
                                         const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
                                         const WgmmaTile& tile) const {
     const int place = consumer_ * 4 + warp_;
-    const int row = tile.m + (Traits::PING_PONG ? 0 : consumer_ * (64 * Traits::kTilesM)) + warp_ * 16;
+    const int row = tile.m + (Traits::PING_PONG ? 0 : consumer_ * (64 * Traits::kTilesM)) + warp_ * kStripRows;
     if constexpr (Traits::STORE == 16) {
       if (args.beta == 0 && args.split_k == 1) {
 #pragma unroll
@@ -254,20 +264,17 @@ class WgmmaConsumer {
         return;
       }
     }
-    TAcc* const staged = reinterpret_cast<TAcc*>(base + WgmmaShared<Traits>::kStaging + place * Traits::kStagedBytes);
-    if (args.split_k == 1) {
-      const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
+    if (args.split_k > 1) {
+      if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
+      const typename Traits::Slices slices(args, args.workspace);
+      const long long part = (long long)tile.slice * args.batch + tile.batch;
 #pragma unroll
-      for (int i = 0; i < Traits::kTilesM; ++i) Traits::RowStore::store(to_c, staged, sum[i], row + 64 * i, tile.n);
-    } else {
-      // Rows of a slice are as long as those of C, so they are as well aligned.
-      constexpr int kStoreSlice = min_of(16, Traits::STORE / int(sizeof(TOut)) * int(sizeof(TAcc)));
-      const long long slice = (long long)tile.slice * args.batch + tile.batch;
-      const Output<TAcc, TAcc, kStoreSlice> to_slice{static_cast<TAcc*>(args.workspace) + slice * args.m * args.n,
-                                                     args.n, args.m, args.n, TAcc(1), TAcc(0)};
-#pragma unroll
-      for (int i = 0; i < Traits::kTilesM; ++i) Traits::RowStore::store(to_slice, staged, sum[i], row + 64 * i, tile.n);
+      for (int i = 0; i < Traits::kTilesM; ++i) slices.store(sum[i], part, row + 64 * i, tile.n);
+      return;
     }
+    TAcc* const staged = reinterpret_cast<TAcc*>(base + WgmmaShared<Traits>::kStaging + place * Traits::kStagedBytes);
+    const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
+    Traits::RowStore::store(to_c, staged, sum, row, tile.n);
   }
 
   WgmmaShared<Traits> shared_;
@@ -283,22 +290,23 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
   const WgmmaShared<Traits> shared{(start + 1023) / 1024 * 1024};
   // The same in every lane: what follows from it need not be computed by each.
   const int warpgroup = __shfl_sync(~0u, int(threadIdx.x) / kWarpgroup, 0);
-  if (threadIdx.x == 0) shared.make_barriers();
+  if (threadIdx.x == 0) {
+    ptx::prefetch(map_a);
+    ptx::prefetch(map_b);
+    shared.make_barriers();
+  }
   if constexpr (Traits::CLUSTER_M * Traits::CLUSTER_N > 1) {
-    ptx::cluster_sync();
+    ptx::cluster_start();
   } else {
     __syncthreads();
   }
   if (warpgroup == 0) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
-    if (threadIdx.x == 0) wgmma_produce<Traits>(args, map_a, map_b, shared);
-    __syncwarp();
+    if (__shfl_sync(~0u, int(threadIdx.x) / 32, 0) == 0) wgmma_produce<Traits>(args, map_a, map_b, shared);
   } else {
     if constexpr (Traits::kMoveRegisters) ptx::take_registers<Traits::kConsumerRegisters>();
     WgmmaConsumer<Traits>(shared, warpgroup - 1).run(args, map_c, shared_bytes + (shared.base - start));
   }
-  // No block ends while another still signals it.
-  if constexpr (Traits::CLUSTER_M * Traits::CLUSTER_N > 1) ptx::cluster_sync();
 }
 
 }  // namespace kt

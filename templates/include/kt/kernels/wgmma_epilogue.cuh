@@ -1,10 +1,20 @@
 // How a consumer's accumulators become C, or a slice of the workspace. Each warp has a part of shared memory to itself
-// and sixteen rows of the tile, so that warps wait for nobody.
+// and strips of sixteen rows of the tile, so that warps wait for nobody.
 //
-// A warp's accumulators of 64 x BLOCK_N: lane l, with g = l / 4 and t = l % 4, has of each 8 columns j the columns
-// 8 j + 2 t and + 1, of row g as elements 4 j and 4 j + 1, of row g + 8 as elements 4 j + 2 and 4 j + 3.
+// A warp's accumulators of a strip: lane l, with g = l / 4 and t = l % 4, has of each 8 columns j the columns 8 j + 2 t
+// and + 1, of row g as elements 4 j and 4 j + 1, of row g + 8 as elements 4 j + 2 and 4 j + 3.
 
 namespace kt {
+
+constexpr int kStripRows = 16;
+
+// This thread's lane, asked for where it stands: addresses that follow from a known lane would be computed before the loop
+// over tiles, and be kept in registers that accumulators need.
+__device__ __forceinline__ int lane_here() {
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;\n" : "=r"(lane));
+  return lane;
+}
 
 // Two neighbouring elements of a 16-bit output in one word.
 template <bool BF16>
@@ -19,18 +29,18 @@ __device__ __forceinline__ unsigned pack_pair(float low, float high) {
 }
 
 // By TMA, for beta = 0 and rows of C that start at multiples of 16 bytes. The warp's part of shared memory is a ring of
-// SLOTS panels of 16 rows by ROW_BYTES, swizzled as TMA reads them; a panel is written while others are on their way.
+// SLOTS panels of a strip by ROW_BYTES, swizzled as TMA reads them; a panel is written while others are on their way.
 template <class TAcc, class TOut, bool OUT_BF16, int BLOCK_N, int ROW_BYTES, int SLOTS>
 struct WgmmaTmaStore {
   static constexpr int kColumns = ROW_BYTES / int(sizeof(TOut));
   static constexpr int kPanels = BLOCK_N / kColumns;
-  static constexpr int kSlotBytes = 16 * ROW_BYTES;
+  static constexpr int kSlotBytes = kStripRows * ROW_BYTES;
   static constexpr int kUnits = ROW_BYTES / 16;
 
   static_assert(BLOCK_N % kColumns == 0 && kPanels % SLOTS == 0, "whole panels, whole rounds of the ring");
   static_assert(sizeof(TOut) == 2 || sizeof(TOut) == 4, "16- and 32-bit outputs");
 
-  // Writes 16 rows from (row, column) on. `ring` is the warp's part of shared memory.
+  // Writes the strip that begins at (row, column). `ring` is the warp's part of shared memory.
   __device__ __forceinline__ static void store(const GemmArguments& args, const TensorMap& map, unsigned ring,
                                                const TAcc* sum, int row, int column, int batch) {
     const TAcc alpha = TAcc(args.alpha);
@@ -62,7 +72,7 @@ struct WgmmaTmaStore {
   __device__ __forceinline__ static unsigned swizzle_of(int row) { return unsigned(row * ROW_BYTES / 128 % kUnits) << 4; }
 
   __device__ __forceinline__ static void put(unsigned slot, const TAcc* sum, TAcc alpha) {
-    const int lane = int(threadIdx.x) % 32;
+    const int lane = lane_here();
     if constexpr (sizeof(TOut) == 2) {
       const int row = lane % 16;
       const unsigned place = slot + row * ROW_BYTES + (unsigned(lane / 16 * 16) ^ swizzle_of(row));
@@ -92,37 +102,46 @@ struct WgmmaTmaStore {
   }
 };
 
-// By ordinary accesses, whatever beta and the alignment. Rows pass through shared memory as accumulators, COLUMNS at a
-// time, so that the warp writes them from one end to the other.
-template <class TAcc, int BLOCK_N, int COLUMNS>
+// By ordinary accesses, whatever beta and the alignment. STRIPS strips, 64 rows apart, pass through shared memory as
+// accumulators, COLUMNS at a time, so that neighbouring lanes write neighbouring elements.
+template <class TAcc, int STRIPS, int BLOCK_N, int COLUMNS>
 struct WgmmaRowStore {
   static constexpr int kPieces = cdiv(BLOCK_N, COLUMNS);
+  static constexpr int kAtOnce = 4;  // accesses of a lane that wait for each other
 
-  static_assert(COLUMNS % 8 == 0, "whole fragments");
+  static_assert(COLUMNS % 8 == 0 && BLOCK_N % 8 == 0, "whole fragments");
 
+  // Writes the strips from (row, column) on. `staged` is the warp's part of shared memory. What is unrolled here is the
+  // choice of accumulators only: it compiles quickly.
   template <class Target>
-  __device__ __forceinline__ static void store(const Target& output, TAcc* staged, const TAcc* sum, int row, int column) {
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      constexpr int kLast = BLOCK_N - (kPieces - 1) * COLUMNS;
-      const int width = min_of(piece + 1 < kPieces ? COLUMNS : kLast, output.n - (column + piece * COLUMNS));
-      __syncwarp();
-      put(staged, sum + piece * (COLUMNS / 2), piece + 1 < kPieces ? COLUMNS : kLast);
-      __syncwarp();
-      const int rows = width > 0 ? min_of(16, output.m - row) : 0;
+  __device__ __forceinline__ static void store(const Target& output, TAcc* staged,
+                                               const TAcc (&sum)[STRIPS][BLOCK_N / 2], int row, int column) {
 #pragma unroll 1
-      for (int i = 0; i < rows; ++i) write_row(output, staged, i, row + i, column + piece * COLUMNS, width);
+    for (int number = 0; number < STRIPS * kPieces; ++number) {
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < STRIPS * kPieces; ++i) {
+        if (i == number) put(staged, sum[i / kPieces] + i % kPieces * (COLUMNS / 2), columns_of(i % kPieces));
+      }
+      __syncwarp();
+      const int piece = number % kPieces, first_row = row + number / kPieces * 64, first = column + piece * COLUMNS;
+      write(output, staged, first_row, first, min_of(kStripRows, output.m - first_row),
+            min_of(columns_of(piece), output.n - first));
     }
   }
 
  private:
+  __device__ __forceinline__ static constexpr int columns_of(int piece) {
+    return piece + 1 < kPieces ? COLUMNS : BLOCK_N - (kPieces - 1) * COLUMNS;
+  }
+
   // Units of 16 bytes change places, so that the four rows that half a warp writes lie in different banks.
   __device__ __forceinline__ static int place(int row, int column) {
     return row * COLUMNS + (COLUMNS % 32 == 0 ? column ^ ((row & 3) << 3) : column);
   }
 
   __device__ __forceinline__ static void put(TAcc* staged, const TAcc* sum, int columns) {
-    const int lane = int(threadIdx.x) % 32;
+    const int lane = lane_here();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = lane / 4 + 8 * half;
@@ -134,39 +153,68 @@ struct WgmmaRowStore {
     }
   }
 
+  // Lanes walk the groups of the strip row by row. Where rows of C begin at odd elements, so that no two of them lie in
+  // one word for sure, they walk pairs that begin where words do: one element early in every other row.
   template <class Target>
-  __device__ __forceinline__ static void write_row(const Target& output, const TAcc* staged, int staged_row, int row,
-                                                   int column, int width) {
+  __device__ __forceinline__ static void write(const Target& output, const TAcc* staged, int row, int column, int rows,
+                                               int width) {
     using TOut = typename Target::Element;
-    const int lane = int(threadIdx.x) % 32;
-    TOut* const target = output.at(row, column);
-    if constexpr (Target::kWidest == 1 && sizeof(TOut) == 2) {
-      // Rows begin anywhere: pairs begin where words do, which may be one element before the row.
-      const int shift = int(reinterpret_cast<unsigned long long>(target) / 2 % 2);
+    constexpr bool kPairs = Target::kWidest == 1 && sizeof(TOut) == 2;
+    constexpr int kWidth = kPairs ? 2 : min_of(4, Target::kWidest), kGroups = COLUMNS / kWidth;
+    const int end = width > 0 ? rows * kGroups : 0;
 #pragma unroll 1
-      for (int at = 2 * lane - shift; at < width; at += 64) {
-        const TAcc low = staged[place(staged_row, max_of(at, 0))];
-        const TAcc high = staged[place(staged_row, min_of(at + 1, COLUMNS - 1))];
-        if (at >= 0 && at + 1 < width) {
-          Vector<TOut, 2>* const word = reinterpret_cast<Vector<TOut, 2>*>(target + at);
-          Vector<TOut, 2> pair;
-          if (output.reads()) pair = *word;
-          pair.at[0] = output.result(low, &pair.at[0]);
-          pair.at[1] = output.result(high, &pair.at[1]);
-          *word = pair;
-        } else if (at >= 0) {
-          output.write(target + at, low);
+    for (int group = lane_here(); group < end; group += 32 * kAtOnce) {
+      Vector<TAcc, kWidth> values[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int at_row = (group + 32 * i) / kGroups, at = (group + 32 * i) % kGroups * kWidth;
+        if (at_row >= rows) continue;
+        if constexpr (kPairs) {
+          const int shift = shift_of(output.at(row + at_row, column));
+          values[i].at[0] = staged[place(at_row, max_of(at - shift, 0))];
+          values[i].at[1] = staged[place(at_row, at - shift + 1)];
         } else {
-          output.write(target + at + 1, high);
+          values[i] = *reinterpret_cast<const Vector<TAcc, kWidth>*>(staged + place(at_row, at));
         }
       }
-    } else {
-      constexpr int kWidth = min_of(4, Target::kWidest);
-#pragma unroll 1
-      for (int at = lane * kWidth; at < width; at += 32 * kWidth) {
-        const auto group = *reinterpret_cast<const Vector<TAcc, kWidth>*>(staged + place(staged_row, at));
-        output.template write_group<kWidth>(target + at, group.at, width - at);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int at_row = (group + 32 * i) / kGroups, at = (group + 32 * i) % kGroups * kWidth;
+        if (at_row >= rows || at >= width + 1) continue;
+        TOut* const target = output.at(row + at_row, column);
+        if constexpr (kPairs) {
+          const int shift = shift_of(target);
+          write_pair(output, target, at - shift, values[i].at, width);
+          // The pair before the row's first element leaves one over at the end.
+          if (at < shift && width == COLUMNS) output.write(target + width - 1, staged[place(at_row, width - 1)]);
+        } else {
+          output.template write_group<kWidth>(target + at, values[i].at, width - at);
+        }
       }
+    }
+  }
+
+  template <class TOut>
+  __device__ __forceinline__ static int shift_of(const TOut* target) {
+    return int(reinterpret_cast<unsigned long long>(target) / sizeof(TOut) % 2);
+  }
+
+  // Elements `at` and `at + 1` of a row of `width`, of which one may lie outside; they share a word.
+  template <class Target>
+  __device__ __forceinline__ static void write_pair(const Target& output, typename Target::Element* target, int at,
+                                                    const TAcc* values, int width) {
+    using Word = Vector<typename Target::Element, 2>;
+    if (at >= 0 && at + 1 < width) {
+      Word* const word = reinterpret_cast<Word*>(target + at);
+      Word pair;
+      if (output.reads()) pair = *word;
+      pair.at[0] = output.result(values[0], &pair.at[0]);
+      pair.at[1] = output.result(values[1], &pair.at[1]);
+      *word = pair;
+    } else if (at >= 0) {
+      if (at < width) output.write(target + at, values[0]);
+    } else {
+      output.write(target, values[1]);
     }
   }
 };

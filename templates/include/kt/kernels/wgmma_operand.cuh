@@ -50,7 +50,7 @@ struct WgmmaOperand {
     }
   }
 
-  __device__ __forceinline__ static unsigned long long descriptor(unsigned shared) {
+  __host__ __device__ static constexpr unsigned long long descriptor(unsigned shared) {
     return ptx::wgmma_descriptor<kRowBytes>(shared, 8 * kRowBytes, K_MAJOR ? 16 : kPanelBytes);
   }
 

@@ -2,9 +2,10 @@
 
 namespace kt::ptx {
 
-// Waits for all threads of all blocks of the cluster; what they wrote before is seen after.
-__device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;\n" ::: "memory");
+// Waits for all threads of all blocks of the cluster. Of what they wrote before, only mbarriers made with a fence are
+// seen after: a release would wait for all memory accesses.
+__device__ __forceinline__ void cluster_start() {
+  asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;\n" ::: "memory");
 }
 
 }  // namespace kt::ptx

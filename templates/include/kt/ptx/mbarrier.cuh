@@ -26,12 +26,13 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
 }
 
-// Arrives at the barrier that lies at the same place in another block of the cluster.
+// Arrives at the barrier that lies at the same place in another block of the cluster. What this thread wrote before is
+// not published: a release at cluster scope would wait for all of its memory accesses.
 __device__ __forceinline__ void mbarrier_arrive_at(unsigned barrier, int block) {
   asm volatile(
       "{\n.reg .b32 there;\n"
       "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}\n" ::"r"(barrier),
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}\n" ::"r"(barrier),
       "r"(block)
       : "memory");
 }

@@ -31,7 +31,7 @@ __device__ __forceinline__ void give_registers() {
 //   along mn: cores follow each other along k every `core_stride`, and along mn every `panel_stride` bytes.
 // Fields, in units of 16 bytes: address 0-13, panel stride 16-29, core stride 32-45; swizzle 62-63.
 template <int ROW_BYTES>
-__device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned shared, int core_stride, int panel_stride) {
+__host__ __device__ constexpr unsigned long long wgmma_descriptor(unsigned shared, int core_stride, int panel_stride) {
   static_assert(ROW_BYTES == 128 || ROW_BYTES == 64 || ROW_BYTES == 32, "swizzles that wgmma knows");
   constexpr unsigned long long kSwizzle = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
   return kSwizzle << 62 | (unsigned long long)(core_stride >> 4) << 32 | (unsigned long long)(panel_stride >> 4) << 16 |
