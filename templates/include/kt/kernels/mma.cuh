@@ -7,12 +7,11 @@
 
 namespace kt {
 
-// What a number format means for `mma`: the k and the bytes of a k step, the sums of 16 x 8 results in one thread.
-template <Format FORMAT, class TAcc_>
-struct MmaFormat {
-  using Word = unsigned;
-  using Sum = TAcc_;
-  static constexpr int kDepthBytes = 32;
+// What a number format means for `mma`: the bytes along k of a k step, the sums of 16 x 8 results in one thread, how
+// rows along mn lie in shared memory and who reads them.
+template <class TAcc>
+struct PlainSums {
+  using Sum = TAcc;
   static constexpr int kSums = 4;
   // Results 2 t and 2 t + 1 of row g (half 0) or g + 8 (half 1).
   static __device__ __forceinline__ Sum sum_of(const Sum (&sums)[kSums], int half, int x) { return sums[2 * half + x]; }
@@ -20,11 +19,10 @@ struct MmaFormat {
 };
 
 #ifdef KT_HALF_SUMS
-template <Format FORMAT>
-struct MmaFormat<FORMAT, __half> {
-  using Word = unsigned;
+// Two results of one row in a word.
+template <>
+struct PlainSums<__half> {
   using Sum = unsigned;
-  static constexpr int kDepthBytes = 32;
   static constexpr int kSums = 2;
   static __device__ __forceinline__ __half sum_of(const Sum (&sums)[kSums], int half, int x) {
     return half_of(sums[half], x);
@@ -41,6 +39,35 @@ struct MmaFormat<FORMAT, __half> {
 };
 #endif
 
+template <Format FORMAT, class TAcc>
+struct MmaForm : PlainSums<TAcc> {
+  using Word = unsigned;
+  static constexpr int kDepthBytes = 32;
+  static constexpr bool kBytes = FORMAT == Format::kInt8 || FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
+  static constexpr bool kWords = FORMAT == Format::kTf32;
+  static constexpr RowOrder kOrderAlongMn = kBytes ? RowOrder::kBytePairs : kWords ? RowOrder::kFourApart : RowOrder::kPlain;
+
+  template <bool K_CONTIGUOUS>
+  static constexpr RowOrder kOrder = K_CONTIGUOUS ? RowOrder::kPlain : kOrderAlongMn;
+
+  template <class Tile, Side SIDE, int WARP_MN>
+  using ColumnReader = typename Select<
+      kBytes, BytePairReader<Tile, SIDE, WARP_MN>,
+      typename Select<kWords, WordReader<Tile, SIDE, WARP_MN>, TransposingReader<Tile, SIDE, WARP_MN>>::type>::type;
+  template <class Tile, Side SIDE, int WARP_MN>
+  using Reader = typename Select<Tile::K_CONTIGUOUS, RowReader<Tile, SIDE, WARP_MN>, ColumnReader<Tile, SIDE, WARP_MN>>::type;
+
+  // What is left to do with a word before it is multiplied, in its place or on its way to another one.
+  static __device__ __forceinline__ Word prepared(Word word) {
+    if constexpr (FORMAT == Format::kTf32) word = ptx::round_to_tf32(word);
+    return word;
+  }
+  static __device__ __forceinline__ Word prepared_elsewhere(Word word) {
+    if constexpr (FORMAT == Format::kTf32) word = ptx::round_to_tf32_elsewhere(word);
+    return word;
+  }
+};
+
 template <Format FORMAT_, class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int WARP_M_,
           int WARP_N_, int STAGES_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS, bool STREAM_K_, bool PACK_A, bool PACK_B,
           int LOAD_A, int LOAD_B, int STORE_>
@@ -49,7 +76,7 @@ struct MmaTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
   using TOut = TOut_;
-  using Form = MmaFormat<FORMAT, TAcc>;
+  using Form = MmaForm<FORMAT, TAcc>;
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_;
   static constexpr int WARP_M = WARP_M_, WARP_N = WARP_N_, STAGES = STAGES_, STORE = STORE_;
   static constexpr bool STREAM_K = STREAM_K_;
@@ -58,21 +85,21 @@ struct MmaTraits {
   static constexpr int kThreads = 32 * (BLOCK_M / WARP_M) * kWarpsN;
   static constexpr int kSteps = BLOCK_K * int(sizeof(TIn)) / Form::kDepthBytes;  // k steps of a tile
 
-  using TileA = MmaOperand<TIn, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS, PACK_A ? 16 : LOAD_A, kThreads, RowOrder::kPlain>;
-  using TileB = MmaOperand<TIn, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS, PACK_B ? 16 : LOAD_B, kThreads, RowOrder::kPlain>;
-  template <class Tile, Side SIDE, int WARP_MN>
-  using Reader = typename Select<Tile::K_CONTIGUOUS, RowReader<Tile, SIDE, WARP_MN>, TransposingReader<Tile, SIDE, WARP_MN>>::type;
-  using ReaderA = Reader<TileA, Side::kA, WARP_M>;
-  using ReaderB = Reader<TileB, Side::kB, WARP_N>;
-  using FragmentA = Fragment<typename Form::Word, Side::kA, WARP_M / 8>;
-  using FragmentB = Fragment<typename Form::Word, Side::kB, WARP_N / 8>;
+  using TileA = MmaOperand<TIn, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS, PACK_A ? 16 : LOAD_A, kThreads,
+                           Form::template kOrder<A_K_CONTIGUOUS>>;
+  using TileB = MmaOperand<TIn, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS, PACK_B ? 16 : LOAD_B, kThreads,
+                           Form::template kOrder<B_K_CONTIGUOUS>>;
+  using ReaderA = typename Form::template Reader<TileA, Side::kA, WARP_M>;
+  using ReaderB = typename Form::template Reader<TileB, Side::kB, WARP_N>;
+  using FragmentA = Fragment<Form, Side::kA, WARP_M / 8>;
+  using FragmentB = Fragment<Form, Side::kB, WARP_N / 8>;
   static constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
 
   static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps tile the block");
   static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "a warp reads 16 rows or columns at once");
   static_assert(kThreads <= 1024, "a block has at most 1024 threads");
   static_assert(STAGES >= 2, "one tile is read while the next arrives");
-  static_assert(kSteps >= 2 && kSteps % 2 == 0, "two register fragments alternate");
+  static_assert(kSteps >= 2, "copies end before the last k step");
 };
 
 // The sums of a warp.
@@ -170,8 +197,8 @@ struct MmaPipeline {
   typename Traits::TileB& b;
   typename Traits::ReaderA reader_a;
   typename Traits::ReaderB reader_b;
-  typename Traits::FragmentA fragment_a[2];
-  typename Traits::FragmentB fragment_b[2];
+  typename Traits::ReaderA::Raw raw_a;  // words of the next k step
+  typename Traits::ReaderB::Raw raw_b;
   unsigned shared, end;
   unsigned fill, drain;  // the stages to be filled and to be read
 
@@ -223,9 +250,9 @@ struct MmaPipeline {
     __syncthreads();
   }
 
-  __device__ __forceinline__ void read(int buffer, int k_step) {
-    reader_a.read(fragment_a[buffer], drain, k_step);
-    reader_b.read(fragment_b[buffer], drain + Traits::TileA::kBytes, k_step);
+  __device__ __forceinline__ void read(int k_step) {
+    reader_a.read(raw_a, drain, k_step);
+    reader_b.read(raw_b, drain + Traits::TileA::kBytes, k_step);
   }
 
   __device__ __forceinline__ void begin() {
@@ -235,7 +262,7 @@ struct MmaPipeline {
       end_copy();
     }
     await_stage();
-    read(0, 0);
+    read(0);
   }
 
   template <int K_STEP>
@@ -245,10 +272,14 @@ struct MmaPipeline {
       await_stage();
       drain = after(drain);
     }
+    typename Traits::FragmentA a_words;
+    typename Traits::FragmentB b_words;
+    Traits::ReaderA::template arrange<typename Traits::Form>(a_words, raw_a);
+    Traits::ReaderB::template arrange<typename Traits::Form>(b_words, raw_b);
+    read((K_STEP + 1) % kSteps);
     Staged staged;
-    read((K_STEP + 1) % 2, (K_STEP + 1) % kSteps);
     if constexpr (K_STEP < kParts) start_copy<K_STEP>(staged);
-    sums.multiply(fragment_a[K_STEP % 2], fragment_b[K_STEP % 2]);
+    sums.multiply(a_words, b_words);
     if constexpr (K_STEP < kParts) finish_copy<K_STEP>(staged);
     if constexpr (K_STEP + 1 < kSteps) step<K_STEP + 1>(sums);
   }
@@ -278,7 +309,9 @@ __device__ __forceinline__ void write_tile(const GemmArguments& args, const MmaS
   const ToSlice to_slice{slices + slice * args.m * args.n, args.n, args.m, args.n, TAcc(1), TAcc(0)};
   const ToC to_c = output_c<TAcc, TOut, Traits::STORE>(args, work.batch);
   if constexpr (is_same<ToC, ToSlice>) {
-    write_sums(sums, args.split_k == 1 ? to_c : to_slice, block_m, block_n, shared);
+    ToC output = to_slice;
+    if (Traits::STREAM_K || args.split_k == 1) output = to_c;
+    write_sums(sums, output, block_m, block_n, shared);
   } else if (Traits::STREAM_K || args.split_k == 1) {
     write_sums(sums, to_c, block_m, block_n, shared);
   } else {

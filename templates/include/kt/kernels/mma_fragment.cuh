@@ -14,19 +14,35 @@ __host__ __device__ constexpr int octet_position(int octet, int g) {
   return octet / SPREAD * (8 * SPREAD) + g * SPREAD + octet % SPREAD;
 }
 
-// The words of one k step, two an octet: for A in the order in which `mma` takes two octets, for B octet by octet.
-template <class Word, Side SIDE, int OCTETS>
+// The words of one k step, two an octet (half 0 and 1 of the step): for A in the order in which `mma` takes two octets,
+// for B octet by octet.
+template <class Form, Side SIDE, int OCTETS>
 struct Fragment {
-  Word at[2 * OCTETS];
+  typename Form::Word at[2 * OCTETS];
+
+  __device__ __forceinline__ typename Form::Word& of(int octet, int half) {
+    return at[SIDE == Side::kA ? octet / 2 * 4 + half * 2 + octet % 2 : octet * 2 + half];
+  }
 };
 
-// Reads the fragments of a warp. `Tile` is the operand's tile, WARP_MN the extent of the warp in it.
+// Where the words were read in the order of the fragment.
+template <class Form, class Fragment, int GROUPS>
+__device__ __forceinline__ void as_read(Fragment& fragment, const unsigned (&raw)[GROUPS][4]) {
+#pragma unroll
+  for (int i = 0; i < 4 * GROUPS; ++i) fragment.at[i] = Form::prepared(raw[i / 4][i % 4]);
+}
+
+// Readers read the fragments of a warp, in two halves: `read` starts the loads of a k step into raw words, `arrange` makes
+// of them what `mma` takes once they have arrived, each word changed by `prepared`. `Tile` is the operand's tile, WARP_MN
+// the extent of the warp in it.
 //
 // k contiguous: 16 bytes along k of 8 rows are one matrix of ldmatrix as it is, whatever the format.
 template <class Tile, Side SIDE, int WARP_MN>
 struct RowReader {
   static constexpr int kSpread = 1;
   static constexpr int kGroups = WARP_MN / 16;  // one ldmatrix reads 16 rows by 32 bytes
+  static constexpr int kOctets = WARP_MN / 8;
+  using Raw = unsigned[kGroups][4];
   int offset;
 
   __device__ __forceinline__ explicit RowReader(int first_mn) {
@@ -35,14 +51,18 @@ struct RowReader {
     offset = Tile::Places::offset(first_mn + octet * 8 + lane % 8, half * 16);
   }
 
-  template <class Fragment>
-  __device__ __forceinline__ void read(Fragment& fragment, unsigned stage, int k_step) const {
-    // The warp starts at k = 0, so that the bits of the k step are free in the unit, and survive the swizzle as they are.
+  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step) const {
+    // A row starts with k = 0, so the bits of the k step are free in the offset, and the swizzle goes with them.
     const unsigned address = stage + (offset ^ k_step * 32);
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
-      ptx::ldmatrix_x4<false>(fragment.at + 4 * group, address + group * 16 * Tile::kRowBytes);
+      ptx::ldmatrix_x4<false>(raw[group], address + group * 16 * Tile::kRowBytes);
     }
+  }
+
+  template <class Form>
+  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
+    as_read<Form>(fragment, raw);
   }
 };
 
@@ -51,7 +71,9 @@ template <class Tile, Side SIDE, int WARP_MN>
 struct TransposingReader {
   static constexpr int kSpread = 1;
   static constexpr int kGroups = WARP_MN / 16;
+  static constexpr int kOctets = WARP_MN / 8;
   static constexpr int kDepth = 16;  // rows of a k step
+  using Raw = unsigned[kGroups][4];
   int offsets[kGroups];
 
   __device__ __forceinline__ explicit TransposingReader(int first_mn) {
@@ -63,11 +85,99 @@ struct TransposingReader {
     }
   }
 
-  template <class Fragment>
-  __device__ __forceinline__ void read(Fragment& fragment, unsigned stage, int k_step) const {
+  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step) const {
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
-      ptx::ldmatrix_x4<true>(fragment.at + 4 * group, stage + offsets[group] + k_step * kDepth * Tile::kRowBytes);
+      ptx::ldmatrix_x4<true>(raw[group], stage + offsets[group] + k_step * kDepth * Tile::kRowBytes);
+    }
+  }
+
+  template <class Form>
+  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
+    as_read<Form>(fragment, raw);
+  }
+};
+
+// mn contiguous, bytes: ldmatrix transposes pairs of bytes. With t = lane % 4 and g = lane / 4, matrices 2 h and 2 h + 1
+// of 16 neighbours bring k = 16 h + 4 t, + 1 and + 2, + 3 of neighbours 2 g and 2 g + 1; a permutation of the bytes makes
+// one word of each neighbour. So the two octets of the 16 neighbours take turns.
+template <class Tile, Side SIDE, int WARP_MN>
+struct BytePairReader {
+  static constexpr int kSpread = 2;
+  static constexpr int kGroups = WARP_MN / 16;
+  static constexpr int kOctets = WARP_MN / 8;
+  static constexpr int kDepth = 32;
+  using Raw = unsigned[kGroups][4];
+  int offsets[kGroups];
+
+  __device__ __forceinline__ explicit BytePairReader(int first_mn) {
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      offsets[group] = Tile::Places::offset_at(int(threadIdx.x) % 32, first_mn + group * 16);
+    }
+  }
+
+  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step) const {
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      ptx::ldmatrix_x4<true>(raw[group], stage + offsets[group] + k_step * kDepth * Tile::kRowBytes);
+    }
+  }
+
+  template <class Form>
+  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const unsigned first = raw[group][2 * half], second = raw[group][2 * half + 1];
+        fragment.of(2 * group, half) = Form::prepared_elsewhere(__byte_perm(first, second, 0x6420));
+        fragment.of(2 * group + 1, half) = Form::prepared_elsewhere(__byte_perm(first, second, 0x7531));
+      }
+    }
+  }
+};
+
+// mn contiguous, 4-byte elements: a lane reads 4 neighbours 4 g ... of rows t and t + 4, so that four octets take turns.
+template <class Tile, Side SIDE, int WARP_MN>
+struct WordReader {
+  static constexpr int kSpread = 4;
+  static constexpr int kGroups = WARP_MN / 32;
+  static constexpr int kOctets = WARP_MN / 8;
+  static constexpr int kDepth = 8;
+  using Raw = unsigned[kGroups][2][4];
+  int offsets[kGroups][2];
+  static_assert(WARP_MN % 32 == 0, "a warp reads 32 rows or columns at once");
+
+  __device__ __forceinline__ explicit WordReader(int first_mn) {
+    const int lane = int(threadIdx.x) % 32;
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        offsets[group][half] = Tile::Places::offset(half * 4 + lane % 4, (first_mn + group * 32 + lane / 4 * 4) * 4);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step) const {
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        ptx::load_shared(raw[group][half], stage + offsets[group][half] + k_step * kDepth * Tile::kRowBytes);
+      }
+    }
+  }
+
+  template <class Form>
+  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
+#pragma unroll
+    for (int octet = 0; octet < kOctets; ++octet) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        fragment.of(octet, half) = Form::prepared_elsewhere(raw[octet / kSpread][half][octet % kSpread]);
+      }
     }
   }
 };

@@ -6,13 +6,22 @@
 
 namespace kt {
 
-// In which place of shared memory a row lies: where 8 rows that are read at once are not neighbours, a permutation of
-// the bits of the row makes them so.
-enum class RowOrder { kPlain };
+// In which place of shared memory a row lies. Where fragment reads want rows together that are not neighbours, a
+// permutation of the bits of the row makes them so.
+//   kPlain      rows in their order
+//   kBytePairs  rows 0, 1, 4, 5, 8, 9, 12, 13 of each 16, then 2, 3, 6, 7, ...: the order in which ldmatrix reads bytes
+//   kFourApart  rows 0, 4, 1, 5, 2, 6, 3, 7 of each 8: words of rows t are read at once, and of rows t + 4
+enum class RowOrder { kPlain, kBytePairs, kFourApart };
 
 template <RowOrder ORDER>
 __host__ __device__ constexpr int row_place(int row) {
-  return row;
+  if constexpr (ORDER == RowOrder::kBytePairs) {
+    return row / 16 * 16 + row / 2 % 2 * 8 + row / 4 % 4 * 2 + row % 2;
+  } else if constexpr (ORDER == RowOrder::kFourApart) {
+    return row / 8 * 8 + row % 4 * 2 + row / 4 % 2;
+  } else {
+    return row;
+  }
 }
 
 // The largest power of two that divides `value`, at most `most`.
@@ -37,10 +46,10 @@ struct TilePlaces {
   static_assert(ROW_BYTES % kUnit == 0, "rows are whole units");
 
   static constexpr __device__ int swizzle(int place) { return place / (8 / kSwizzles) % kSwizzles; }
-  static constexpr __device__ int offset(int row, int byte) {
-    const int place = row_place<ORDER>(row);
+  static constexpr __device__ int offset_at(int place, int byte) {
     return place * ROW_BYTES + (byte / kUnit ^ swizzle(place)) * kUnit + byte % kUnit;
   }
+  static constexpr __device__ int offset(int row, int byte) { return offset_at(row_place<ORDER>(row), byte); }
 };
 
 // A piece of `kLanes` neighbouring threads moves neighbouring chunks of one row, as many as possible; the other threads

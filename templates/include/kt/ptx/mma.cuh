@@ -1,37 +1,64 @@
-// mma.sync: a warp multiplies a 16-row fragment of A with an 8-column fragment of B on the tensor cores (sm_80 and later).
+// mma.sync: a warp multiplies a 16-row fragment of A with an 8-column fragment of B on the tensor cores (since sm_80).
 
 namespace kt {
 
-enum class Format { kFp16, kBf16 };
+enum class Format { kFp16, kBf16, kTf32, kInt8, kFp8E4m3, kFp8E5m2 };
 
 namespace ptx {
 
 // Lane l, with g = l / 4 and t = l % 4, holds of A rows g (words 0, 2) and g + 8 (words 1, 3), of B column g, and of the
-// sum columns 2 t and 2 t + 1 of rows g (0, 1) and g + 8 (2, 3). A word is 4 bytes along k: words 0, 1 of A and word 0 of
-// B the t-th of the first 16 bytes, the others the t-th of the next 16.
+// sums columns 2 t and 2 t + 1 of rows g (0, 1) and g + 8 (2, 3). A word is 4 bytes along k: words 0, 1 of A and word 0
+// of B are the t-th of the first 16 bytes, the others the t-th of the next 16.
+#define KT_MMA(SUM, SHAPE_AND_FORMATS)                                                                        \
+  asm volatile("mma.sync.aligned." SHAPE_AND_FORMATS " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "        \
+               "{%0, %1, %2, %3};\n"                                                                          \
+               : "+" SUM(sum[0]), "+" SUM(sum[1]), "+" SUM(sum[2]), "+" SUM(sum[3])                           \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
 template <Format FORMAT>
 __device__ __forceinline__ void mma(float (&sum)[4], const unsigned* a, const unsigned* b) {
-#define KT_MMA(SHAPE_AND_FORMATS)                                                                       \
-  asm volatile("mma.sync.aligned." SHAPE_AND_FORMATS " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "           \
-      "{%0, %1, %2, %3};\n"                                                                             \
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])                                          \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
   if constexpr (FORMAT == Format::kFp16) {
-    KT_MMA("m16n8k16.row.col.f32.f16.f16.f32");
+    KT_MMA("f", "m16n8k16.row.col.f32.f16.f16.f32");
+  } else if constexpr (FORMAT == Format::kBf16) {
+    KT_MMA("f", "m16n8k16.row.col.f32.bf16.bf16.f32");
+  } else if constexpr (FORMAT == Format::kTf32) {
+    KT_MMA("f", "m16n8k8.row.col.f32.tf32.tf32.f32");
+  } else if constexpr (FORMAT == Format::kFp8E4m3) {
+    KT_MMA("f", "m16n8k32.row.col.f32.e4m3.e4m3.f32");
   } else {
-    static_assert(FORMAT == Format::kBf16);
-    KT_MMA("m16n8k16.row.col.f32.bf16.bf16.f32");
+    static_assert(FORMAT == Format::kFp8E5m2);
+    KT_MMA("f", "m16n8k32.row.col.f32.e5m2.e5m2.f32");
   }
-#undef KT_MMA
 }
+
+template <Format FORMAT>
+__device__ __forceinline__ void mma(int (&sum)[4], const unsigned* a, const unsigned* b) {
+  static_assert(FORMAT == Format::kInt8);
+  KT_MMA("r", "m16n8k32.row.col.s32.s8.s8.s32");
+}
+#undef KT_MMA
 
 // fp16 sums: word 0 holds columns 2 t and 2 t + 1 of row g, word 1 of row g + 8.
 template <Format FORMAT>
 __device__ __forceinline__ void mma(unsigned (&sum)[2], const unsigned* a, const unsigned* b) {
   static_assert(FORMAT == Format::kFp16);
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};\n"
-      : "+r"(sum[0]), "+r"(sum[1])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+               : "+r"(sum[0]), "+r"(sum[1])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// To nearest, ties away from zero; `mma` would cut the bits that tf32 has not. Infinities and NaN stay.
+__device__ __forceinline__ unsigned round_to_tf32(unsigned fp32) {
+  unsigned rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(rounded) : "f"(__uint_as_float(fp32)));
+  return rounded;
+}
+
+// The same for a word that changes its register as well: what the conversion above becomes works in place, and would need
+// a move besides. NaN must not become zero by a carry into the sign.
+__device__ __forceinline__ unsigned round_to_tf32_elsewhere(unsigned fp32) {
+  const unsigned magnitude = (fp32 & 0x7fffffffu) + 0x1000u;
+  return (magnitude < 0x7fffffffu ? magnitude : 0x7fffffffu) | (fp32 & 0x80000000u);
 }
 
 }  // namespace ptx

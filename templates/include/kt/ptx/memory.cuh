@@ -1,5 +1,5 @@
-// Loads and stores of single words, which the compiler leaves where they stand: it would move them away from their
-// place in a pipeline, into registers that are not there.
+// Loads and stores that the compiler leaves where they stand: it would move them away from their place in a pipeline, into
+// registers that are not there.
 
 namespace kt::ptx {
 
@@ -24,6 +24,12 @@ __device__ __forceinline__ unsigned load_or_zero(const void* global, bool valid)
 
 __device__ __forceinline__ void store_shared(unsigned shared, unsigned value) {
   asm volatile("st.shared.u32 [%0], %1;\n" ::"r"(shared), "r"(value));
+}
+
+__device__ __forceinline__ void load_shared(unsigned (&words)[4], unsigned shared) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(shared));
 }
 
 }  // namespace kt::ptx
