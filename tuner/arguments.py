@@ -6,7 +6,7 @@ In CUDA C++ it reads
       const void* a; const void* b; void* c; void* workspace;
       double alpha, beta;
       long long lda, ldb, ldc, stride_a, stride_b, stride_c;   // in elements
-      int m, n, k, batch, split_k, raster_group, reserved0, reserved1;
+      int m, n, k, batch, split_k, raster_group, stream_k, reserved0;
     };
 
 with natural alignment and no padding. The workspace has undefined contents when the sequence starts.
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["POINTERS", "RUNTIME_ARGUMENTS", "gemm_arguments", "gemm_arguments_dtype"]
 
 POINTERS = ("a", "b", "c", "workspace")
-RUNTIME_ARGUMENTS = ("split_k", "raster_group")  # run-time parameters of a configuration that the struct carries
+# Run-time parameters of a configuration that the struct carries, and what they are in a family without them.
+RUNTIME_ARGUMENTS = {"split_k": 1, "raster_group": 1, "stream_k": 0}
 
 _LAYOUT = (
     [(name, "u8") for name in POINTERS]
     + [(name, "f8") for name in ("alpha", "beta")]
     + [(name, "i8") for name in ("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c")]
-    + [(name, "i4") for name in ("m", "n", "k", "batch", *RUNTIME_ARGUMENTS, "reserved0", "reserved1")]
+    + [(name, "i4") for name in ("m", "n", "k", "batch", *RUNTIME_ARGUMENTS, "reserved0")]
 )
 
 
@@ -52,7 +53,7 @@ def gemm_arguments(
 
     Args:
         pointers: device addresses by name, each of `POINTERS`.
-        runtime: run-time parameters by name; one that is not given is 1.
+        runtime: run-time parameters by name; one that is not given is as in `RUNTIME_ARGUMENTS`.
         scalars: (alpha, beta) in place of the problem's own.
 
     Raises:
@@ -68,6 +69,6 @@ def gemm_arguments(
     for name in POINTERS:
         packed[name] = pointers[name]
     packed["alpha"], packed["beta"] = scalars or (problem.alpha, problem.beta)
-    for name in RUNTIME_ARGUMENTS:
-        packed[name] = runtime.get(name, 1)
+    for name, default in RUNTIME_ARGUMENTS.items():
+        packed[name] = runtime.get(name, default)
     return packed

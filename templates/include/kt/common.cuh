@@ -16,7 +16,8 @@ struct GemmArguments {
   int m, n, k, batch;
   int split_k;       // slices of k, each summed by blocks of its own
   int raster_group;  // tile rows that are walked together
-  int reserved0, reserved1;
+  int stream_k;      // 1: the steps of the last tiles are shared evenly among the blocks
+  int reserved0;
 };
 
 template <class T>
