@@ -134,6 +134,8 @@ class Candidates:
     def _predict(
         self, family: int, choices: Mapping[str, npt.NDArray[Any]], registers: Sequence[int] | None = None
     ) -> npt.NDArray[np.float64]:
+        if not len(next(iter(choices.values()))):
+            return np.empty(0)  # of a family that the problem has no valid configuration in
         derived = self.spaces[family].derived
         values = Names({**self._names, **choices}, derived)
         columns = {**choices, **{name: values[name] for name in derived if not isinstance(values[name], str)}}

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from kt.devices.catalog import catalog
-from kt.problems import Problem
+from kt.problems import DTYPES, Problem
 from kt.problems.shapes_file import load_shapes
 from kt.search_spaces import enumeration
+from kt.search_spaces.expression import parse
 from kt.search_spaces.loader import builtin_spaces, load_space
-from kt.search_spaces.space import SearchSpace
+from kt.search_spaces.space import Constraint, SearchSpace
 from kt.tuner import candidates as candidates_module
 from kt.tuner.candidates import Candidates, nothing_valid
 from kt.tuner.compilation import Compilation
@@ -273,6 +274,23 @@ def test_candidates_of_several_families_are_kept_apart(space: SearchSpace) -> No
     everything = candidates.everything()
     assert not set(everything.binary[:half]) & set(everything.binary[half:])
     assert set(candidates.near(half, 2).family) == {1}
+
+
+def test_a_family_without_valid_configurations_does_not_disturb_the_others(space: SearchSpace) -> None:
+    none = replace(space, family="none", constraints=(Constraint(parse("tile_m > 999"), "nothing"),))
+    candidates = Candidates(SQUARE, H200, [none, space])
+    assert len(candidates) == len(Candidates(SQUARE, H200, [space]))
+    assert {candidates.config(number).family for number in candidates.sample.numbers} == {"simt"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_format_that_a_shapes_file_knows_has_a_plan(dtype: str) -> None:
+    """With any accumulator: where a family takes none of it, the plan says so and goes on."""
+    for accumulator in DTYPES[dtype].accumulators:
+        planned = plan(
+            TuneRequest([Problem(64, 64, 64, dtype, accumulator=accumulator)], builtin_spaces(), H200, compilers=16)
+        )
+        assert len(planned.shapes) == 1
 
 
 def test_near_is_what_brute_force_finds(space: SearchSpace) -> None:
