@@ -40,12 +40,14 @@ class WarpTiles(Tiles):
 
     Attributes:
         shifted_a, shifted_b: 1 where the operand is less aligned than asynchronous copies need.
+        stated_registers: of a thread, where the space derives `registers`; else 0.
     """
 
     warp_m: Numbers
     warp_n: Numbers
     shifted_a: Numbers
     shifted_b: Numbers
+    stated_registers: Numbers
 
     @staticmethod
     def lay_out(problem: Problem, columns: Columns) -> WarpTiles:
@@ -61,11 +63,13 @@ class WarpTiles(Tiles):
             warp_m=warp_m, warp_n=warp_n,
             shifted_a=(1 - pack_a) * (problem.alignment("a") < _WORD_BYTES),
             shifted_b=(1 - pack_b) * (problem.alignment("b") < _WORD_BYTES),
+            stated_registers=of("registers", 0),
         )  # fmt: skip
 
     def wanted_registers(self) -> Numbers:
-        """Accumulators, fragments of two steps, addresses."""
-        return self._accumulators + 2 * self._fragments + _ADDRESSES + 20 * self.stream_k
+        """What the space says, or accumulators, fragments of two steps, addresses."""
+        estimate = self._accumulators + 2 * self._fragments + _ADDRESSES
+        return np.where(self.stated_registers > 0, self.stated_registers, estimate)
 
     def least_registers(self) -> Numbers:
         return self._accumulators + 1.5 * self._fragments + 24

@@ -101,7 +101,7 @@ def test_slices_of_k(formats: Formats, checks: FamilyChecks) -> None:
 def test_streamed_and_packed(formats: Formats, choice: str, checks: FamilyChecks) -> None:
     """More tiles than blocks that fit at once, whole and ragged, so that stream-K parks and collects."""
     needs(checks, formats)
-    if choice not in SPACE.parameters:
+    if choice not in {**SPACE.parameters, **SPACE.runtime}:
         pytest.skip(f"the family has no {choice}")
     problems = [
         formats.problem(m, n, k, layout)

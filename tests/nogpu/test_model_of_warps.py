@@ -96,6 +96,7 @@ def test_registers_are_accumulators_fragments_and_addresses() -> None:
     assert estimate_registers(problem, config(128, 128, 64, 64))[0] == 128 + 2 * 32 + 36
     half = Problem(4096, 4096, 4096, "fp16", accumulator="fp16")
     assert estimate_registers(half, config(128, 128, 64, 64))[0] == 64 + 2 * 32 + 36
+    assert estimate_registers(problem, config(128, 128, 64, 64, registers=200))[0] == 200, "the space knows better"
 
 
 def test_narrow_copies_cost_and_shifted_ones_more() -> None:
