@@ -107,11 +107,9 @@ template <class Traits>
 struct MmaSums {
   using TAcc = typename Traits::TAcc;
   using Form = typename Traits::Form;
-  static constexpr int WARP_N = Traits::WARP_N;
+  static constexpr int BLOCK_N = Traits::BLOCK_N, kWarpsM = Traits::BLOCK_M / Traits::WARP_M;
   static constexpr int kStrips = Traits::WARP_M / 16, kOctets = Traits::WARP_N / 8;
   static constexpr int kSpreadM = Traits::ReaderA::kSpread, kSpreadN = Traits::ReaderB::kSpread;
-  using Strip = EpilogueStrip<TAcc, WARP_N, kSpreadN>;
-
   using Word = typename Form::Sum;
   static constexpr int kThreads = Traits::kThreads, kWords = kStrips * kOctets * Form::kSums;
 
@@ -154,38 +152,44 @@ struct MmaSums {
     }
   }
 
-  // The row of the warp's tile that row `row` of a strip holds.
-  __device__ __forceinline__ int row_of(int strip, int row) const {
-    return first_m + octet_position<kSpreadM>(2 * strip + row / 8, row % 8);
+  // The row of the tile that row `index` of a strip holds: 16 of each warp along m.
+  __device__ __forceinline__ int row_of(int strip, int index) const {
+    return index / 16 * Traits::WARP_M + octet_position<kSpreadM>(2 * strip + index / 8 % 2, index % 8);
   }
 
-  // Writes the 16 rows of a strip. The comparison keeps the loop around it rolled and the sums in registers.
-  __device__ __forceinline__ void put(int strip, unsigned char* shared) const {
+  // Writes this warp's 16 rows of a strip. The comparison keeps the loop around it rolled and the sums in registers.
+  template <class Writer>
+  __device__ __forceinline__ void put(int strip, const Writer& writer) const {
+    const int lane = int(threadIdx.x) % 32, index = first_m / Traits::WARP_M * 16 + lane / 4;
 #pragma unroll
-    for (int i = 0; i < kStrips; ++i) {
-      if (i == strip) put_rows(at[i], shared);
+    for (int half = 0; half < 2; ++half) {
+      const int m = writer.block_m + row_of(strip, index + half * 8), t = lane % 4;
+      const int column = first_n + t * Writer::Strip::kTogether + writer.shift_of(writer.output.at(m, writer.block_n));
+      unsigned char* const row = writer.shared + (index + half * 8) * Writer::Strip::kPitch;
+#pragma unroll
+      for (int i = 0; i < kStrips; ++i) {
+        if (i == strip) put_row(at[i], half, reinterpret_cast<typename Writer::TStage*>(row) + column, writer);
+      }
     }
   }
 
  private:
-  __device__ __forceinline__ static void put_rows(const typename Form::Sum (&sums)[kOctets][Form::kSums], unsigned char* shared) {
-    using Group = Vector<TAcc, Strip::kVector>;
-    const int lane = int(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+  template <class Writer>
+  __device__ __forceinline__ static void put_row(const Word (&sums)[kOctets][Form::kSums], int half,
+                                                 typename Writer::TStage* row, const Writer& writer) {
+    using Strip = typename Writer::Strip;
+    using Group = Vector<typename Writer::TStage, Strip::kVector>;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      unsigned char* const row = shared + (half * 8 + g) * Strip::kPitch + t * (Strip::kTogether * int(sizeof(TAcc)));
+    for (int first = 0; first < kOctets * 2; first += Strip::kVector) {
+      // Octets `octet` ... share the thread's neighbouring columns, and take turns in them.
+      const int octet = first / Strip::kTogether * kSpreadN, column = first % Strip::kTogether;
+      Group group;
 #pragma unroll
-      for (int first = 0; first < kOctets * 2; first += Strip::kVector) {
-        Group group;
-#pragma unroll
-        for (int y = 0; y < Strip::kVector; ++y) {
-          // Element y of the neighbouring columns that octets `base` ... base + SPREAD - 1 have in this thread.
-          const int base = first / Strip::kTogether * kSpreadN, inside = first % Strip::kTogether + y;
-          group.at[y] = Form::sum_of(sums[base + inside % kSpreadN], half, inside / kSpreadN);
-        }
-        const int column = first / Strip::kTogether * (8 * kSpreadN) + first % Strip::kTogether;
-        *reinterpret_cast<Group*>(row + column * int(sizeof(TAcc))) = group;
+      for (int i = 0; i < Strip::kVector; ++i) {
+        const int inside = column + i;
+        group.at[i] = writer.staged(Form::sum_of(sums[octet + inside % kSpreadN], half, inside / kSpreadN));
       }
+      *reinterpret_cast<Group*>(row + octet * 8 + column) = group;
     }
   }
 };
@@ -256,7 +260,7 @@ struct MmaPipeline {
   }
 
   __device__ __forceinline__ void begin() {
-#pragma unroll
+#pragma unroll 1
     for (int stage = 0; stage < Traits::STAGES - 1; ++stage) {
       copy_from<0>();
       end_copy();

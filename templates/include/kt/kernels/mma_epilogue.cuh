@@ -1,85 +1,144 @@
 // From the sums in registers to memory.
 //
-// A thread's sums are pairs of neighbouring columns of rows 8 apart. Each warp passes 16 rows at a time through a strip
-// of shared memory of its own, from which it writes whole rows: neighbouring lanes write neighbouring accesses.
+// A thread's sums are pairs of neighbouring columns of rows 8 apart. The block passes 16 rows of each warp at a time
+// through a strip of shared memory, from which it writes rows of the tile: neighbouring lanes write neighbouring accesses
+// of 16 bytes. Wherever a row begins in memory, these accesses are aligned: the row lies in the strip as far from a
+// multiple of 16 bytes as it does in memory. Only what is left at its two ends is written element by element.
 
 namespace kt {
 
-// The strip of one warp: 16 rows of WARP_N sums. Rows are padded so that a warp's writes hit all banks evenly.
-template <class TAcc, int WARP_N, int SPREAD>
+// The strip: ROWS rows of COLUMNS sums, kept as T. A thread has `2 * SPREAD` neighbouring columns; of elements that begin
+// anywhere it may write SHIFT at once (0: as many as it has). Rows are padded so that a warp's writes meet the banks evenly.
+template <class T, int ROWS, int COLUMNS, int SPREAD, int SHIFT>
 struct EpilogueStrip {
-  static constexpr int kRows = 16;
-  static constexpr int kTogether = 2 * SPREAD;  // neighbouring columns of a thread
-  static constexpr int kVector = min_of(kTogether, 16 / int(sizeof(TAcc)));
-  static constexpr int kRowBytes = WARP_N * int(sizeof(TAcc));
-  // Rows that one wavefront of 128 bytes holds must follow each other in the banks, or interleave.
-  static constexpr int kShift = kVector == kTogether ? 4 * kVector * int(sizeof(TAcc)) : 16;
-  static constexpr int kPitch = kRowBytes + (128 + kShift % 128 - kRowBytes % 128) % 128;
-  static constexpr int kBytes = kRows * kPitch;
+  using Element = T;
+  static constexpr int kRows = ROWS;
+  static constexpr int kTogether = 2 * SPREAD;
+  static constexpr int kVector = min_of(min_of(kTogether, SHIFT ? SHIFT : kTogether), 16 / int(sizeof(T)));
+  static constexpr int kRowBytes = COLUMNS * int(sizeof(T)) + (SHIFT ? 16 : 0);
+  // The rows that one wavefront of 128 bytes holds follow each other in the banks, or interleave.
+  static constexpr int kStep = kVector == kTogether ? 4 * kVector * int(sizeof(T)) % 128 : 16;
+  static constexpr int kPitch = kRowBytes + (128 + kStep - kRowBytes % 128) % 128;
+  static_assert(kPitch % 16 == 0, "rows are read in whole accesses");
 };
 
-// Writes rows of a strip into the output in accesses that are aligned wherever the row lies.
-template <class Output, class TAcc>
-struct RowWriter {
+// Writes the tile of `Sums` at (block_m, block_n) of `Output`. DIRECT: the strip holds finished results, else sums.
+template <class Sums, class Output, bool DIRECT>
+struct TileWriter {
+  using TAcc = typename Sums::TAcc;
   using TOut = typename Output::Element;
-  // Elements of an access. Two-byte elements that are not aligned to pairs are written in pairs nonetheless: the first
-  // pair of a row begins where the address allows it.
-  static constexpr int kAligned = Output::kWidest;
-  static constexpr bool kShifted = sizeof(TOut) == 2 && kAligned == 1;
-  static constexpr int kWidth = kShifted ? 2 : min_of(kAligned, 16 / int(sizeof(TAcc)));
-  using Access = Vector<TOut, kWidth>;
+  using TStage = typename Select<DIRECT, TOut, TAcc>::type;
+  static constexpr int kWindow = 16 / int(sizeof(TStage));  // elements of an access
+  static constexpr bool kShifted = Output::kWidest < kWindow;
+  using Strip = EpilogueStrip<TStage, Sums::kWarpsM * 16, Sums::BLOCK_N, Sums::kSpreadN, kShifted ? Output::kWidest : 0>;
+  using Access = Vector<TOut, kWindow>;
 
-  __device__ __forceinline__ static void write_whole(const Output& output, TOut* target, const TAcc* products) {
-    Access out;
-    if (output.reads()) out = *reinterpret_cast<const Access*>(target);
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) out.at[i] = output.result(products[i], &out.at[i]);
-    *reinterpret_cast<Access*>(target) = out;
+  const Output& output;
+  int block_m, block_n;
+  unsigned char* shared;
+
+  // A row of the tile as it lies in the strip: its elements are `begin` ... `end` - 1 behind a multiple of 16 bytes.
+  struct Row {
+    TOut* aligned;
+    const TStage* staged;
+    int begin, end;
+  };
+
+  __device__ __forceinline__ static int shift_of(const TOut* start) {
+    return kShifted ? int(reinterpret_cast<unsigned long long>(start) / sizeof(TOut) % kWindow) : 0;
   }
 
-  // Access number `access` of a row that begins at `target` and of which `width` elements are written.
-  __device__ __forceinline__ static void write(const Output& output, TOut* target, const TAcc* products, int access, int width) {
-    if constexpr (kShifted) {
-      const int shift = int(reinterpret_cast<unsigned long long>(target) / 2 % 2), first = 2 * access + shift;
-      if (first + 1 < width) {
-        const TAcc pair[2] = {products[first], products[first + 1]};
-        write_whole(output, target + first, pair);
-      } else if (first < width) {
-        output.write(target + first, products[first]);
+  // False if there is no such row.
+  __device__ __forceinline__ bool find(const Sums& sums, int strip, int index, Row& row) const {
+    const int m = block_m + sums.row_of(strip, index);
+    TOut* const start = output.at(m, block_n);
+    row.begin = shift_of(start);
+    row.end = row.begin + min_of(Sums::BLOCK_N, output.n - block_n);
+    row.aligned = start - row.begin;
+    row.staged = reinterpret_cast<const TStage*>(shared + index * Strip::kPitch);
+    return m < output.m;
+  }
+
+  __device__ __forceinline__ TStage staged(TAcc sum) const {
+    if constexpr (DIRECT) {
+      return convert<TOut>(output.alpha * sum);
+    } else {
+      return sum;
+    }
+  }
+
+  __device__ __forceinline__ void write_access(TOut* target, const TStage* from) const {
+    const auto group = *reinterpret_cast<const Vector<TStage, kWindow>*>(from);
+    if constexpr (DIRECT) {
+      *reinterpret_cast<Access*>(target) = group;
+    } else {
+      Access out;
+      if (output.reads()) out = *reinterpret_cast<const Access*>(target);
+#pragma unroll
+      for (int i = 0; i < kWindow; ++i) out.at[i] = output.result(group.at[i], &out.at[i]);
+      *reinterpret_cast<Access*>(target) = out;
+    }
+  }
+
+  __device__ __forceinline__ void write_element(TOut* target, const TStage* from) const {
+    if constexpr (DIRECT) {
+      *target = *from;
+    } else {
+      output.write(target, *from);
+    }
+  }
+
+  __device__ __forceinline__ void write_accesses(const Sums& sums, int strip) const {
+    constexpr int kAccesses = Sums::BLOCK_N / kWindow;
+#pragma unroll 4
+    for (int item = int(threadIdx.x); item < Strip::kRows * kAccesses; item += Sums::kThreads) {
+      Row row;
+      const int first = item % kAccesses * kWindow;
+      if (find(sums, strip, item / kAccesses, row) && first >= row.begin && first + kWindow <= row.end) {
+        write_access(row.aligned + first, row.staged + first);
       }
-      if (first == 1 && width > 0) output.write(target, products[0]);
-    } else if (access * kWidth < width) {  // rows consist of whole accesses
-      const auto group = *reinterpret_cast<const Vector<TAcc, kWidth>*>(products + access * kWidth);
-      write_whole(output, target + access * kWidth, group.at);
+    }
+  }
+
+  // The elements before the first and behind the last whole access of each row.
+  __device__ __forceinline__ void write_ends(const Sums& sums, int strip) const {
+#pragma unroll 1
+    for (int item = int(threadIdx.x); item < Strip::kRows * 2; item += Sums::kThreads) {
+      Row row;
+      if (!find(sums, strip, item / 2, row)) continue;
+      const int last = row.end / kWindow * kWindow;
+      const bool head = item % 2 == 0, whole = head && row.begin == 0 && row.end >= kWindow;
+      const int from = head ? row.begin : max_of(last, kWindow);
+      const int to = whole ? 0 : head ? min_of(row.end, kWindow) : row.end;
+#pragma unroll 1
+      for (int i = from; i < to; ++i) write_element(row.aligned + i, row.staged + i);
+    }
+  }
+
+  // The loop over strips is not unrolled: it costs little to compile.
+  __device__ __forceinline__ void write(const Sums& sums) const {
+#pragma unroll 1
+    for (int strip = 0; strip < Sums::kStrips; ++strip) {
+      __syncthreads();  // others may still read the strip before
+      sums.put(strip, *this);
+      __syncthreads();
+      write_accesses(sums, strip);
+      if constexpr (kShifted) write_ends(sums, strip);
     }
   }
 };
 
-// Writes a warp's sums. `Sums` has `kStrips` strips of 16 rows, `put(strip, shared)`, and `row_of(strip, row)`, `first_n`.
+// Results of 2 bytes are finished before they go through the strip, unless C must be read.
 template <class Sums, class Output>
 __device__ __forceinline__ void write_sums(const Sums& sums, const Output& output, int block_m, int block_n,
                                            unsigned char* shared) {
-  using Strip = typename Sums::Strip;
-  using TAcc = typename Sums::TAcc;
-  using Writer = RowWriter<Output, TAcc>;
-  constexpr int kAccesses = Sums::WARP_N / Writer::kWidth;
-  static_assert(Strip::kRows * kAccesses % 32 == 0, "the warp writes together");
-  const int lane = int(threadIdx.x) % 32;
-  unsigned char* const strip_base = shared + int(threadIdx.x) / 32 * Strip::kBytes;
-  const int first_n = block_n + sums.first_n, width = min_of(Sums::WARP_N, output.n - first_n);
-#pragma unroll 1
-  for (int strip = 0; strip < Sums::kStrips; ++strip) {
-    __syncwarp();
-    sums.put(strip, strip_base);
-    __syncwarp();
-#pragma unroll 4
-    for (int item = lane; item < Strip::kRows * kAccesses; item += 32) {
-      const int row = item / kAccesses, m = block_m + sums.row_of(strip, row);
-      if (m >= output.m) continue;
-      Writer::write(output, output.at(m, first_n), reinterpret_cast<const TAcc*>(strip_base + row * Strip::kPitch),
-                    item % kAccesses, width);
+  if constexpr (sizeof(typename Output::Element) < sizeof(typename Sums::TAcc)) {
+    if (!output.reads()) {
+      TileWriter<Sums, Output, true>{output, block_m, block_n, shared}.write(sums);
+      return;
     }
   }
+  TileWriter<Sums, Output, false>{output, block_m, block_n, shared}.write(sums);
 }
 
 }  // namespace kt

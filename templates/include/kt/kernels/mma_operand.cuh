@@ -119,7 +119,10 @@ struct MmaOperand {
   }
 
   __device__ __forceinline__ const char* chunk(int row_pass, int piece_pass) const {
-    return source + row_pass * row_step + piece_pass * (kPieceStep * kPieceBytes);
+    long long step = row_step;
+    // Many passes: their steps are computed when they are needed, instead of being kept in registers.
+    if constexpr (kNarrow) step = ptx::computed_here(step);
+    return source + row_pass * step + piece_pass * (kPieceStep * kPieceBytes);
   }
 
   // Row and row pass have no bits in common, and places and swizzles are made of bits of the row.

@@ -3,6 +3,12 @@
 
 namespace kt::ptx {
 
+// A value of which the compiler does not know that it is always the same, so that what is made of it stays here as well.
+__device__ __forceinline__ long long computed_here(long long value) {
+  asm volatile("" : "+l"(value));
+  return value;
+}
+
 // `BYTES` (1 or 2) bytes of global memory that nobody writes meanwhile, or zero where `valid` is false.
 template <int BYTES>
 __device__ __forceinline__ unsigned load_or_zero(const void* global, bool valid) {
