@@ -55,7 +55,7 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.python
 	@touch $@ $(VENV)/.user
 
 $(VENV)/.baseline: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --editable ".[cuda13,dev,baseline]"
+	$(BIN)/python -m pip install --quiet --editable ".[cuda13,dev,baseline13]"
 	@touch $@
 
 # An environment without pip (some systems split it off) is completed by the system's pip where there is one.

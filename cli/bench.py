@@ -94,17 +94,28 @@ def _run(request: TuneRequest, cache_dir: Path | None, *, quiet: bool) -> BenchR
         Worker(request.device.ordinal) as worker,
     ):
         try:
-            return bench(request, store, worker, compilation, (lambda row: None) if quiet else _say)
+            return bench(request, store, worker, compilation, (lambda row: None) if quiet else _Lines())
         finally:
             compilation.close()
 
 
-def _say(row: BenchRow) -> None:
-    time_us = row.measurement.time_us if row.measurement else None
-    times = [f"{time_text(time_us)} us"] if time_us else []
-    times += [f"{name} {time_text(us)} us" for name, us in row.peers.items()]
-    times += [f"{name} is missing: {error}" for name, error in row.peer_errors.items()]
-    note(f"{row.problem.label}: {row.failure or ', '.join(times)}")
+class _Lines:
+    """A line for each row; why a library has no time is said with the first row that lacks it for that cause."""
+
+    def __init__(self) -> None:
+        self._said = set[tuple[str, str]]()
+
+    def __call__(self, row: BenchRow) -> None:
+        time_us = row.measurement.time_us if row.measurement else None
+        times = [f"{time_text(time_us)} us"] if time_us else []
+        times += [f"{name} {time_text(us)} us" for name, us in row.peers.items()]
+        times += [f"{name} cannot be timed: {error}" for name, error in self._new(row.peer_errors)]
+        note(f"{row.problem.label}: {row.failure or ', '.join(times)}")
+
+    def _new(self, errors: dict[str, str]) -> list[tuple[str, str]]:
+        new = [item for item in errors.items() if item not in self._said]
+        self._said.update(new)
+        return new
 
 
 def _document(request: TuneRequest, report: BenchReport) -> dict[str, object]:

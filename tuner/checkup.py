@@ -10,6 +10,7 @@ from typing import Literal
 
 from kt.devices.device import Device
 from kt.errors import KtError
+from kt.tuner.extras import install
 from kt.tuner.toolchain import Toolchain
 
 __all__ = ["Check", "checkup", "is_healthy"]
@@ -55,8 +56,8 @@ def checkup(
     checks = [_check_python(), *gpu, *compiler]
     if toolchain is not None:
         checks += [_check_environment(toolchain), _check_compilation(toolchain, device, cache_folder)]
-    checks += [_check_cupy(device is not None), _check_library(), _check_spaces(), _check_cache(cache_folder, tell)]
-    return checks
+    checks += [_check_cupy(device is not None), _check_peer("cublas"), _check_peer("cublaslt")]
+    return [*checks, _check_spaces(), _check_cache(cache_folder, tell)]
 
 
 def is_healthy(checks: Sequence[Check]) -> bool:
@@ -101,7 +102,7 @@ def _check_compiler() -> tuple[list[Check], Toolchain | None]:
     if found.include_dirs:
         checks.append(Check("headers", "ok", ", ".join(found.include_dirs)))
     else:
-        remedy = f'pip install "{found.extra}"; fp32, fp64 and int8 need no headers'
+        remedy = f"{found.install}; fp32, fp64 and int8 need no headers"
         checks.append(Check("headers", "absent", "CUDA's fp16 and bf16 headers were not found", remedy))
     return checks, found
 
@@ -146,17 +147,22 @@ def _check_cupy(needed: bool) -> Check:
             return Check("cupy", "ok", f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    remedy = 'pip install "kt-autotuner[cuda13]", or [cuda12] with a driver older than 580'
-    return Check("cupy", "failed" if needed else "absent", "CuPy is not installed; measuring needs it", remedy)
+    state: State = "failed" if needed else "absent"
+    return Check("cupy", state, "CuPy is not installed; measuring needs it", install())
 
 
-def _check_library() -> Check:
-    """The baseline of cuBLASLt; the results of kt do not depend on it."""
+def _check_peer(name: str) -> Check:
+    """A library that is timed beside the winners; no result of kt depends on it.
+
+    It is loaded as the GPU worker loads it, which needs no GPU.
+    """
+    from kt.tuner.cublas import library_path
+    from kt.tuner.refinement import PeerNotInstalled
+
     try:
-        return Check("baseline", "ok", f"nvmath-python {importlib.metadata.version('nvmath-python')}")
-    except importlib.metadata.PackageNotFoundError:
-        remedy = 'pip install "kt-autotuner[baseline]"'
-        return Check("baseline", "absent", "nvmath-python is not installed; only --peers cublaslt needs it", remedy)
+        return Check(name, "ok", library_path(name))
+    except PeerNotInstalled as error:
+        return Check(name, "absent", f"{error.library} was not found; only --peers {name} needs it", error.remedy)
 
 
 def _check_spaces() -> Check:

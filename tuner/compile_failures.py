@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kt.errors import CompilerUnavailable, KtError, NoValidConfiguration
+from kt.tuner.extras import install
 from kt.tuner.messages import Binary
 from kt.tuner.ptxas_log import first_error
 
@@ -18,7 +19,7 @@ _KEPT_SOURCES = 64
 # Causes that lie in the installation: every configuration meets them, and installing something ends them.
 _MISSING_HEADER = re.compile(r"(?:could not|cannot) open source file")
 _INSTALLATION = (
-    (_MISSING_HEADER, 'a CUDA header is missing: pip install "kt-autotuner[cuda13]" (or [cuda12])'),
+    (_MISSING_HEADER, f"a CUDA header is missing: {install()}"),
     (re.compile(r"gpu-architecture|-arch\b"), "NVRTC does not know this GPU: install another version; see kt doctor"),
     (re.compile(r"libnvrtc|builtins"), "the installation of NVRTC is incomplete: see kt doctor"),
     (re.compile(r"^the compiler process ended with exit code"), "compiler processes cannot start: see kt doctor"),

@@ -15,10 +15,13 @@ from importlib import import_module
 from typing import Any
 
 from kt.problems import Problem
-from kt.tuner.refinement import PeerUnavailable
+from kt.tuner.extras import install
+from kt.tuner.nvrtc_search import cupy_major
+from kt.tuner.refinement import PeerNotInstalled, PeerUnavailable
 
-__all__ = ["ALGORITHMS", "Algorithm", "Cublas", "CublasLt", "Formats", "formats_of"]
+__all__ = ["ALGORITHMS", "Algorithm", "Cublas", "CublasLt", "Formats", "formats_of", "library_path"]
 
+_LIBRARIES = {"cublas": "cublas", "cublaslt": "cublasLt"}  # by the name of the peer
 ALGORITHMS = 24  # heuristic candidates that cuBLASLt is asked for
 
 _FP32, _FP64, _FP16, _INT8, _INT32, _BF16, _E4M3, _E5M2 = 0, 1, 2, 3, 10, 14, 28, 29  # cudaDataType_t
@@ -225,17 +228,26 @@ class CublasLt:
             raise PeerUnavailable(f"cuBLASLt: {name.decode() if name else status}")
 
 
+def library_path(peer: str) -> str:
+    """The file of a peer's library, which is loaded for it.
+
+    Raises:
+        PeerNotInstalled: it is not there.
+    """
+    return str(_library(_LIBRARIES[peer])._name)
+
+
 @cache
 def _library(name: str) -> ctypes.CDLL:
     """The library from a Python wheel, a toolkit, or wherever the dynamic linker finds it."""
     for candidate in [*_found(name), f"lib{name}.so.13", f"lib{name}.so.12"]:
         with suppress(OSError):
             return ctypes.CDLL(candidate)
-    raise PeerUnavailable(f"lib{name} is not installed (pip install nvidia-cublas)")
+    raise PeerNotInstalled(f"lib{name}", install(cupy_major(), libraries=True))
 
 
 def _found(name: str) -> list[str]:
-    """Where CUDA's own search finds the library, with what it depends on loaded; CuPy 14 brings that search along."""
+    """Where CUDA's own search finds the library, with what it depends on loaded; kt's extras bring it along."""
     try:
         search = import_module("cuda.pathfinder")
         return [search.load_nvidia_dynamic_lib(name).abs_path]

@@ -15,7 +15,7 @@ from kt.tuner.cuda import CUDA_ERRORS, Gpu, runtime
 from kt.tuner.library_limits import unmet_requirements
 from kt.tuner.measure import screen
 from kt.tuner.operands import Operands
-from kt.tuner.refinement import PeerUnavailable
+from kt.tuner.refinement import PeerNotInstalled, PeerUnavailable
 from kt.tuner.sampling import Run, Stopwatch, TimerStuck
 
 __all__ = ["LibraryPeers", "load_libraries"]
@@ -120,6 +120,8 @@ def _explained(name: str, problem: Problem) -> Iterator[None]:
     """To what a library says when it refuses, add what it is documented to want."""
     try:
         yield
+    except PeerNotInstalled:
+        raise
     except PeerUnavailable as error:
         why = unmet_requirements(name, problem)
         raise PeerUnavailable(f"{error} ({why})") if why else error from None

@@ -30,11 +30,25 @@ from kt.tuner.timing_rules import (
     tied_at_the_end,
 )
 
-__all__ = ["PeerUnavailable", "Refined", "refine"]
+__all__ = ["PeerNotInstalled", "PeerUnavailable", "Refined", "refine"]
 
 
 class PeerUnavailable(Exception):
     """A library peer is not installed, or refuses the problem."""
+
+
+class PeerNotInstalled(PeerUnavailable):
+    """The library was not found, or cannot be loaded.
+
+    Args:
+        library: its name, e.g. "libcublas".
+        remedy: what to do about it.
+    """
+
+    def __init__(self, library: str, remedy: str) -> None:
+        super().__init__(f"{library} is not installed: {remedy}")
+        self.library = library
+        self.remedy = remedy
 
 
 @dataclass(frozen=True)

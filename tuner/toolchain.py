@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kt.errors import CompilerUnavailable
+from kt.tuner.extras import OLDEST_CUDA, install
 from kt.tuner.nvrtc import Nvrtc
 from kt.tuner.nvrtc_search import Installation, cupy_major, find_installations, header_version
 
@@ -23,7 +24,6 @@ __all__ = ["Toolchain", "check_target", "compile_job", "toolchain"]
 _OPTIONS = ("-std=c++17",)  # what decides the code; never fast-math or flush-to-zero, which change results
 _REPORT = ("--ptxas-options=-v",)  # registers, spills and shared memory into the log
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
-_OLDEST = 12  # the first CUDA version that kt has an extra for
 _FORMAT = 1  # raised when what is stored with a cubin changes its meaning
 
 
@@ -58,9 +58,9 @@ class Toolchain:
         return " ".join([version, *self.options])
 
     @property
-    def extra(self) -> str:
-        """kt's extra that installs this CUDA version's packages, e.g. `kt-autotuner[cuda13]`."""
-        return f"kt-autotuner[cuda{min(max(self.nvrtc[0], _OLDEST), 13)}]"
+    def install(self) -> str:
+        """The command that installs this CUDA version's packages."""
+        return install(self.nvrtc[0])
 
 
 def toolchain() -> Toolchain:
@@ -94,8 +94,7 @@ def _toolchain(cuda_path: str, cuda_home: str) -> Toolchain:
         )  # fmt: skip
     raise CompilerUnavailable(
         "; ".join(["NVRTC, CUDA's run-time compiler, was not found", *notes]),
-        hint='pip install "kt-autotuner[cuda13]" (or [cuda12] with a driver older than 580), '
-        "or set CUDA_PATH to a CUDA toolkit; nvcc is not needed",
+        hint=f"{install()}; or set CUDA_PATH to a CUDA toolkit; nvcc is not needed",
     )
 
 
@@ -120,13 +119,13 @@ def check_target(tc: Toolchain, arch: str, driver: int = 0) -> None:
         first, last = min(tc.archs), max(tc.archs)
         remedy = "pip install --upgrade nvidia-cuda-nvrtc nvidia-cuda-runtime"
         if number < first:
-            remedy = 'pip install "kt-autotuner[cuda12]": older GPUs need CUDA 12'
+            remedy = f"{install(OLDEST_CUDA)}: older GPUs need CUDA {OLDEST_CUDA}"
         message = f"{name} supports sm_{first} to sm_{last}; the device is {arch}"
         raise CompilerUnavailable(message, hint=remedy)
     if driver and driver // 1000 < tc.nvrtc[0]:
-        remedy = f'pip install "kt-autotuner[cuda{driver // 1000}]", or install a newer driver'
-        if driver // 1000 < _OLDEST:
-            remedy = f"install a newer driver, one for CUDA {_OLDEST} or newer"
+        remedy = f"{install(driver // 1000)}, or install a newer driver"
+        if driver // 1000 < OLDEST_CUDA:
+            remedy = f"install a newer driver, one for CUDA {OLDEST_CUDA} or newer"
         raise CompilerUnavailable(
             f"{name} makes code that the driver, which is for CUDA {driver // 1000}.{driver % 1000 // 10}, cannot load",
             hint=remedy,
@@ -158,7 +157,7 @@ def _check_headers(source: Source, tc: Toolchain) -> None:
             where = ", ".join(tc.include_dirs) or "no folder of CUDA headers was found"
             raise CompilerUnavailable(
                 f"{source.path} needs the CUDA header {name}, which is not installed ({where})",
-                hint=f'pip install "{tc.extra}"; fp32, fp64 and int8 need no headers',
+                hint=f"{tc.install}; fp32, fp64 and int8 need no headers",
             )
 
 

@@ -52,8 +52,14 @@ class FakeWorker:
             raise answer
         (candidate,) = message.candidates
         assert Path(candidate.cubin).stat().st_size > 0  # a real binary of the winner
-        usual = RefineReply({candidate.name: Measurement("ok", 10.0, 0.01, 50)}, (), {"cublas": 12.0, "cublaslt": 9.0})
-        return answer or usual
+        return answer or self.usual(candidate.name)
+
+    def usual(self, name: str) -> RefineReply:
+        return usual_reply(name)
+
+
+def usual_reply(name: str) -> RefineReply:
+    return RefineReply({name: Measurement("ok", 10.0, 0.01, 50)}, (), {"cublas": 12.0, "cublaslt": 9.0})
 
 
 @pytest.fixture
@@ -159,10 +165,10 @@ def test_a_failing_shape_does_not_stop_the_others(
 def test_a_missing_library_is_no_failure(run: Callable[..., BenchReport], request_: TuneRequest) -> None:
     """Where a peer cannot be timed, its ratio is missing and the cause is kept; the shape is timed."""
     name = request_.spaces[0].default_config.identity
-    reply = RefineReply({name: Measurement("ok", 10.0)}, (), {"cublas": 12.0}, {"cublaslt": "nvmath is missing"})
+    reply = RefineReply({name: Measurement("ok", 10.0)}, (), {"cublas": 12.0}, {"cublaslt": "libcublasLt is missing"})
     row = run(FakeWorker({64: reply})).rows[0]
     assert (row.failure, row.ratio("cublaslt")) == ("", None)
-    assert row.peer_errors == {"cublaslt": "nvmath is missing"}
+    assert row.peer_errors == {"cublaslt": "libcublasLt is missing"}
 
 
 def test_no_mean_of_nothing(run: Callable[..., BenchReport], request_: TuneRequest) -> None:
@@ -208,6 +214,18 @@ def test_the_command(bench_command: Callable[..., Any]) -> None:
     assert document["schema"] == "kt.bench/1"
     assert math.isclose(document["geometric_mean"]["cublas"], 1.2)
     assert [shape["peers_us"]["cublas"] for shape in document["shapes"]] == [12.0, 12.0]
+
+
+def test_the_command_says_once_why_a_library_has_no_time(
+    bench_command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One cause of all shapes stands in one line; the table has no ratio, and the exit code is 0."""
+    errors = {"cublas": "libcublas is not installed"}
+    monkeypatch.setattr(FakeWorker, "usual", lambda _, name: replace(usual_reply(name), peers={}, peer_errors=errors))
+    outcome = bench_command("64, 100", "--peers", "cublas")
+    assert outcome.code == 0
+    assert outcome.err.count("libcublas is not installed") == 1
+    assert outcome.out.splitlines()[-1].split() == ["geometric", "mean", "-"]
 
 
 def test_the_command_names_missing_winners(bench_command: Callable[..., Any], tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """`kt doctor`: every check has a state, and what is not fine has a remedy."""
 
+import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,9 @@ import pytest
 from kt.devices.catalog import catalog
 from kt.devices.device import Device
 from kt.errors import CompilerUnavailable
-from kt.tuner import toolchain
+from kt.tuner import cublas, toolchain
 from kt.tuner.checkup import Check, checkup, is_healthy
+from kt.tuner.extras import install
 
 Command = Callable[..., Any]
 
@@ -72,6 +75,33 @@ def test_everything_that_is_not_fine_has_a_remedy(
     wrong = {name: check for name, check in checks.items() if check["state"] != "ok"}
     assert {"gpu", "environment", "cache"} <= wrong.keys()
     assert all(check["remedy"] for check in wrong.values())
+
+
+def test_the_libraries_of_peers_are_looked_for_as_a_run_does(
+    states: Callable[..., dict[str, dict[str, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of cublas and cublaslt is fine if it can be loaded, whatever packages are installed, else has its remedy."""
+    there = {"cublas": ["libm.so.6"]}  # any library that can be loaded
+    monkeypatch.setattr(cublas, "_library", cublas._library.__wrapped__)
+    monkeypatch.setattr(cublas, "_found", lambda name: there.get(name, ["/nope/lib.so"]))
+    monkeypatch.setattr(cublas, "cupy_major", lambda: 13)
+    checks = states()
+    assert (checks["cublas"]["state"], checks["cublas"]["detail"]) == ("ok", "libm.so.6")
+    if checks["cublaslt"]["state"] == "ok":
+        pytest.skip("the system has a libcublasLt of its own")
+    assert checks["cublaslt"]["detail"] == "libcublasLt was not found; only --peers cublaslt needs it"
+    assert checks["cublaslt"]["remedy"] == 'pip install ".[cuda13,baseline13]" in a checkout of kt'
+
+
+def test_every_remedy_names_an_extra_that_there_is() -> None:
+    """What `install` says of any CUDA version stands in pyproject.toml."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    for version in (0, 11, 12, 13, 14):
+        for libraries in (False, True):
+            named = re.findall(r"(?:cuda|baseline)[0-9]+", install(version, libraries=libraries))
+            assert named
+            assert set(named) <= extras.keys()
 
 
 def test_a_bad_variable_is_named_and_no_obstacle(

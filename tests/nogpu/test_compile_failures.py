@@ -73,7 +73,7 @@ def test_the_common_failure_has_cause_remedy_and_the_kept_source(tmp_path: Path)
     error = groups(HEADER, 8, tmp_path / "failed").common_failure()
     assert isinstance(error, CompilerUnavailable)
     assert 'could not open source file "cuda_fp16.h"' in error.message
-    assert 'pip install "kt-autotuner[cuda13]"' in str(error.hint)
+    assert 'pip install ".[cuda13]"' in str(error.hint)
     source = tmp_path / "failed" / f"{0:064x}.cu"
     assert str(source) in error.message
     assert source.read_text() == "// source 0"

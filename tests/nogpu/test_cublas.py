@@ -12,7 +12,7 @@ from kt.problems import LAYOUTS, Problem
 from kt.tuner import cublas
 from kt.tuner.cublas import Algorithm, Cublas, CublasLt, formats_of
 from kt.tuner.library_limits import unmet_requirements
-from kt.tuner.refinement import PeerUnavailable
+from kt.tuner.refinement import PeerNotInstalled, PeerUnavailable
 
 _TYPES = {0: np.float32, 1: np.float64, 2: np.float16, 3: np.int8, 10: np.int32}
 
@@ -235,8 +235,20 @@ def test_leading_dimensions_beyond_32_bits_are_refused(monkeypatch: pytest.Monke
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(PeerUnavailable, match="libnowhere is not installed"):
+    """The remedy is for the CUDA version that CuPy was built for."""
+    monkeypatch.setattr(cublas, "cupy_major", lambda: 12)
+    with pytest.raises(PeerNotInstalled, match="libnowhere is not installed") as caught:
         cublas._library("nowhere")
+    assert caught.value.remedy.startswith('pip install ".[cuda12,baseline12]"')
+
+
+def test_a_library_that_is_not_installed_has_one_message_for_all_problems() -> None:
+    """What it would have refused explains nothing; so a run says once that it is not there."""
+    peers = pytest.importorskip("kt.tuner.library_peers", reason="needs CuPy")
+    missing = PeerNotInstalled("libcublas", "pip install it")
+    with pytest.raises(PeerNotInstalled) as caught, peers._explained("cublas", Problem(8, 8, 8, "fp8_e4m3")):
+        raise missing
+    assert caught.value is missing
 
 
 def test_a_heuristic_result_is_as_large_as_in_c() -> None:

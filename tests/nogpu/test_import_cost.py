@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("cupy", "cupy_backends", "jinja2", "numpy", "nvmath", "rich", "torch")
+HEAVY = ("cupy", "cupy_backends", "jinja2", "numpy", "rich", "torch")
 # Name, arguments, seconds allowed (medians), modules that it must not import.
 LIGHT = [
     ("help", ("--help",), 0.25, (*HEAVY, "yaml", "pydantic", "sqlite3")),

@@ -127,7 +127,7 @@ class FakeGpu:
         ranked = sorted((one.time_us, name) for name, one in found.items() if one.time_us is not None)
         ties = tuple(name for time_us, name in ranked if time_us <= 1.005 * ranked[0][0])
         peers = {"cublas": 90.0} if "cublas" in message.peers else {}
-        errors = {"cublaslt": "nvmath is not installed"} if "cublaslt" in message.peers else {}
+        errors = {"cublaslt": "libcublasLt is not installed"} if "cublaslt" in message.peers else {}
         return RefineReply(found, ties, peers, errors)
 
 
@@ -355,7 +355,7 @@ def test_peers_are_recorded_and_a_missing_one_is_told_once(bench: Bench) -> None
     result = bench.tune(SQUARE, TALL, peers=("cublas", "cublaslt"))
     assert winner(result.shapes[0]).baseline == {"cublas": 90.0}
     assert [text for text in bench.observer.warnings if "cublaslt" in text] == [
-        "cublaslt cannot be timed: nvmath is not installed"
+        "cublaslt cannot be timed: libcublasLt is not installed"
     ]
 
 
