@@ -160,9 +160,9 @@ def _summarise(result: TuneResult) -> None:
     statuses = sum((Counter(shape.statuses) for shape in result.shapes), Counter[str]())
     failed = [f"{count} {status.replace('_', ' ')}" for status, count in statuses.most_common() if status != "ok"]
     if failed:
-        note(f"candidates without a time: {', '.join(failed)}")
+        note(f"candidates without a time: {', '.join(failed)}{'; causes as first met:' if result.failures else ''}")
     for cause, count in result.failures.items():
-        note(f"  {count} times: {cause}")
+        note(f"  {count} × {cause}")
 
 
 def _finish(result: TuneResult, output: str | None, unwritten: KtError | None, unsaved: CacheError | None) -> None:

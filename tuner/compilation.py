@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kt.errors import KtError
 from kt.templates.render import render
+from kt.tuner.causes import Causes
 from kt.tuner.compile_failures import FailureGroups
 from kt.tuner.messages import Binary, CompileJob
 from kt.tuner.pruning import lacking
@@ -165,11 +166,11 @@ class Compilation:
         return groups.summary() if groups else []
 
     def failure_counts(self) -> dict[str, int]:
-        """Compile failures by cause."""
-        counts: Counter[str] = Counter()
+        """The first error of each cause of a compile failure, and how often it was met."""
+        causes = Causes()
         for groups in self._failures.values():
-            counts.update(groups.counts())
-        return dict(counts)
+            causes.update(groups.counts())
+        return causes.counts()
 
     def cancel(self) -> None:
         """Forget what no compiler works on yet; `request` asks for it again where it is still wanted."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kt.errors import CompilerUnavailable, KtError, NoValidConfiguration
+from kt.tuner.causes import without_numbers
 from kt.tuner.extras import install
 from kt.tuner.messages import Binary
 from kt.tuner.ptxas_log import first_error
 
 __all__ = ["FailureGroups", "cause_of"]
 
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 _KEPT_SOURCES = 64
 
 # Causes that lie in the installation: every configuration meets them, and installing something ends them.
@@ -38,7 +38,7 @@ def cause_of(error: str) -> str:
 
     Two logs with equal causes are one failure.
     """
-    return _NUMBER.sub("N", first_error(error))
+    return without_numbers(first_error(error))
 
 
 @dataclass
@@ -74,9 +74,8 @@ class FailureGroups:
         group.count += 1
 
     def counts(self) -> dict[str, int]:
-        """Failures by cause, most frequent first."""
-        groups = sorted(self._groups.items(), key=lambda item: (-item[1].count, item[0]))
-        return {cause: group.count for cause, group in groups}
+        """The first error of each cause and how often it was met, most frequent first."""
+        return {first_error(group.error): group.count for group in self._by_count()}
 
     def all_alike(self, expected: int) -> bool:
         """Whether to give up: nothing has compiled yet, and all that was tried failed for one cause.
@@ -104,11 +103,13 @@ class FailureGroups:
 
     def summary(self) -> list[str]:
         """One line for each cause, most frequent first, for the end of a run."""
-        lines = []
-        for cause, count in self.counts().items():
-            kept = self._groups[cause].kept
-            lines.append(f"{count} × {first_error(self._groups[cause].error)}" + (f" ({kept})" if kept else ""))
-        return lines
+        return [
+            f"{group.count} × {first_error(group.error)}" + (f" ({group.kept})" if group.kept else "")
+            for group in self._by_count()
+        ]
+
+    def _by_count(self) -> list[_Group]:
+        return [group for _, group in sorted(self._groups.items(), key=lambda item: (-item[1].count, item[0]))]
 
     def _keep(self, binary: Binary, source: str) -> str:
         """Write source and log; the path of the source, or "" where that is impossible, which must not end a run."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.roofline import floor_us
 from kt.errors import CacheError
+from kt.tuner.causes import Causes
 from kt.tuner.pruning import resources
 from kt.tuner.shape_run import ShapeRun, Trial
 from kt.tuner.winner import edge
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from kt.tuner.strategies import Search
 
 __all__ = ["Recorder"]
-
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
 @dataclass
@@ -47,7 +44,7 @@ class Recorder:
     sources: Mapping[str, str]
     provenance: Mapping[str, str]
     resume: bool = True
-    failures: Counter[str] = field(default_factory=Counter)
+    failures: Causes = field(default_factory=Causes)
     _told: set[str] = field(default_factory=set)
 
     def key(self, candidates: Candidates) -> CacheKey:
@@ -104,7 +101,7 @@ class Recorder:
         measurement = trial.measurement
         assert measurement is not None
         if measurement.status not in {"ok", "pruned", "compile_error"}:  # compile errors are counted where they arise
-            self.failures[f"{measurement.status}: {_NUMBER.sub('N', measurement.detail)}".rstrip(": ")] += 1
+            self.failures.add(f"{measurement.status}: {measurement.detail}".rstrip(": "))
         if measurement.status != "compile_error":
             source = trial.source
             self._write(lambda store: store.put_measurement(key, trial.config, source, measurement))

@@ -103,7 +103,8 @@ class TuneResult:
 
     Attributes:
         shapes: one result per problem, in order.
-        failures: cause -> number of candidates, most frequent first, e.g. compiler errors grouped by first line.
+        failures: number of candidates by cause, most frequent first; a cause is told as it was met first, and what
+            differs from it in numbers only (positions, sizes, limits) counts with it.
         compiled: compilations in this run (cubins from the cache not counted).
         seconds: wall-clock time.
         interrupted: Ctrl-C ended it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -106,9 +106,9 @@ def tune(
         interrupted = _work(run, results, observer)
     if error := common_error(run.errors, len(results)):
         raise error
-    failures = Counter(recorder.failures) + Counter(compilation.failure_counts())
+    recorder.failures.update(compilation.failure_counts())
     return TuneResult(
-        _in_order(request, results), dict(failures.most_common()), compilation.compiled, clock.elapsed, interrupted
+        _in_order(request, results), recorder.failures.counts(), compilation.compiled, clock.elapsed, interrupted
     )
 
 

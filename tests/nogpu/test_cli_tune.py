@@ -85,6 +85,14 @@ def test_everything_won_is_exit_0(kt: Command, shapes: Path, ended: Command, won
     assert "candidates without a time: 3 timeout" in outcome.err
 
 
+def test_causes_of_failures_are_told_in_their_own_words(kt: Command, shapes: Path, ended: Command, won: Ending) -> None:
+    """Each as it was met first, with how often."""
+    ended(won, failures={"timeout: took longer than 30 s": 2, "crashed": 1})
+    lines = kt(*TUNE, shapes).err.splitlines()
+    assert [line for line in lines if "×" in line] == ["kt:   2 × timeout: took longer than 30 s", "kt:   1 × crashed"]
+    assert "kt: candidates without a time: 3 timeout; causes as first met:" in lines
+
+
 def test_quiet_prints_the_data_only(kt: Command, shapes: Path, ended: Command, won: Ending) -> None:
     """With -q, a run without failures says nothing on standard error."""
     ended(won)
@@ -101,7 +109,7 @@ def test_one_line_per_shape_off_a_terminal(kt: Command, shapes: Path, ended: Com
 
 def test_json_is_one_document(kt: Command, shapes: Path, ended: Command, won: Ending) -> None:
     """--json prints every shape of the file in its order, each with how it ended."""
-    ended(_but(won, 256, best=None, failure="no luck"), failures={"launch_error: N": 2})
+    ended(_but(won, 256, best=None, failure="no luck"), failures={"launch_error: 701": 2})
     outcome = kt(*TUNE, shapes, "--json")
     assert outcome.code == 3
     document = outcome.json
@@ -111,7 +119,7 @@ def test_json_is_one_document(kt: Command, shapes: Path, ended: Command, won: En
     ]  # fmt: skip
     assert document["shapes"][0]["result"]["time_us"] == 12.5
     assert document["shapes"][1]["failure"] == "no luck"
-    assert document["failures"] == {"launch_error: N": 2}
+    assert document["failures"] == {"launch_error: 701": 2}
 
 
 def test_output_is_the_table(kt: Command, shapes: Path, ended: Command, won: Ending, tmp_path: Path) -> None:

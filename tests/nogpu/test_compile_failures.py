@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kt.errors import CompilerUnavailable, NoValidConfiguration
+from kt.tuner.causes import Causes
 from kt.tuner.compile_failures import FailureGroups, cause_of
 from kt.tuner.messages import Binary
 
@@ -30,7 +31,16 @@ def groups(pattern: str, count: int, folder: Path | None = None) -> FailureGroup
 @pytest.mark.parametrize("pattern", [HEADER, UNDEFINED, SHARED, ASSERTION])
 def test_positions_and_numbers_do_not_tell_causes_apart(pattern: str) -> None:
     assert cause_of(failed(pattern, 1).error) == cause_of(failed(pattern, 250).error)
-    assert groups(pattern, 5).counts() == {cause_of(failed(pattern, 0).error): 5}
+    assert list(groups(pattern, 5).counts().values()) == [5]
+
+
+def test_people_read_the_first_error_as_it_was() -> None:
+    """Only the grouping does without numbers: a limit of 30 s is no limit of "N s"."""
+    assert groups(TIMEOUT, 3).counts() == {"compilation took longer than 30 s and was ended": 3}
+    causes = Causes()
+    causes.add("timeout: took longer than 2 s", 2)
+    causes.update({"timeout: took longer than 3 s": 1, "crashed": 9})
+    assert causes.counts() == {"crashed": 9, "timeout: took longer than 2 s": 3}
 
 
 def test_causes_are_counted_most_frequent_first() -> None:
