@@ -1,0 +1,123 @@
+"""The mma family compiles from Ampere on without spills: every value of every parameter, format, layout, alignment."""
+
+from pathlib import Path
+
+import pytest
+
+from kt.devices.catalog import catalog
+from kt.devices.device import Device
+from kt.problems import DTYPES, LAYOUTS, Problem
+from kt.search_spaces.launch import violated
+from kt.search_spaces.space import Config
+from kt.tuner.messages import Binary
+from support.covering import Covering
+from support.family_compiles import builtin, compile_all, covering, device_of, job, valid
+from support.problems import Formats, every_alignment, formats_of, misaligned_bases, ragged
+
+SPACE = builtin("mma")
+FORMATS = formats_of(SPACE.dtypes)
+MAIN = tuple(formats for formats in FORMATS if formats.out_dtype == DTYPES[formats.dtype].outputs[0])
+ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90a")
+LARGE = (4096, 4096, 4096)
+GPUS = [device for device in catalog().values() if device.compute_capability >= (8, 0)] + [device_of("sm_120a")]
+
+
+def least_arch(formats: Formats, arch: str) -> str:
+    """`arch`, or the oldest one that has instructions for the format."""
+    return "sm_89" if formats.dtype.startswith("fp8") and arch in ("sm_80", "sm_86") else arch
+
+
+def compiled(cases: list[tuple[Config, Problem]], arch: str, folder: Path) -> dict[str, Binary]:
+    binaries = compile_all([job(SPACE, config, problem, arch) for config, problem in cases], folder)
+    names = [f"{problem.label}: {config.label}" for config, problem in cases]
+    return dict(zip(names, binaries, strict=True))
+
+
+def faults(binaries: dict[str, Binary]) -> dict[str, str]:
+    """Errors, and spills of any kernel, by what was compiled."""
+    found = {name: binary.error for name, binary in binaries.items() if binary.error}
+    for name, binary in binaries.items():
+        if spilled := {kernel: size for kernel, size in binary.spill_bytes.items() if size}:
+            found[name] = f"spills {spilled} with {binary.registers} registers"
+    return found
+
+
+def every_value(formats: Formats, layout: str, arch: str) -> list[tuple[Config, Problem]]:
+    problem = formats.problem(*LARGE, layout)
+    return [(config, problem) for config in covering(valid(SPACE, problem, device_of(arch)))]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_every_value_of_every_parameter_compiles(arch: str, tmp_path: Path) -> None:
+    assert faults(compiled(every_value(MAIN[0], "nn", arch), arch, tmp_path)) == {}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_the_default_compiles_for_every_format_and_layout(arch: str, tmp_path: Path) -> None:
+    """Formats take turns with layouts, others on each target; the slow test has all of all."""
+    turn = 0 if arch == "sm_80" else 2
+    for target in {least_arch(formats, arch) for formats in FORMATS}:
+        cases = [
+            (SPACE.default_config, formats.problem(512, 512, 512, LAYOUTS[(index + turn) % 4]))
+            for index, formats in enumerate(FORMATS)
+            if least_arch(formats, arch) == target
+        ]
+        assert faults(compiled(cases, target, tmp_path)) == {}
+
+
+@pytest.mark.parametrize("formats", MAIN, ids=lambda formats: formats.label)
+def test_every_alignment_compiles(formats: Formats, tmp_path: Path) -> None:
+    """Rows that begin and end at any element: each format in two of the layouts.
+
+    8-bit floats are compiled for Ada: on Hopper, NVRTC 13.5 makes mma.sync of them from fp16 ones, which takes more
+    registers, so that the default spills where operands are aligned to one byte.
+    """
+    arch = "sm_89" if formats.dtype.startswith("fp8") else "sm_90a"
+    first = MAIN.index(formats) % 4
+    problems = [*every_alignment(formats, (LAYOUTS[first],)), *ragged(formats, (LAYOUTS[3 - first],))][::2]
+    cases = [(SPACE.default_config, problem) for problem in problems]
+    assert faults(compiled(cases, arch, tmp_path)) == {}
+
+
+@pytest.mark.parametrize("device", GPUS, ids=lambda device: device.arch if device.modelled else device.key)
+def test_the_default_is_valid_everywhere(device: Device) -> None:
+    """The default configuration runs on every GPU, format, layout, size and alignment: no shape is left without one."""
+    for formats in FORMATS:
+        if least_arch(formats, device.arch) != device.arch:
+            continue
+        large = [formats.problem(2**31 - 1, 1, 1), formats.problem(1, 2**31 - 1, 1, "tt"), formats.problem(5, 3, 0)]
+        for problem in [*ragged(formats), *every_alignment(formats), *misaligned_bases(formats), *large]:
+            broken = violated(SPACE, SPACE.default_config, {**device.names(), **problem.names()})
+            assert broken is None, f"{problem.label}: {broken.reason}"
+
+
+@pytest.mark.parametrize("dtype", SPACE.dtypes)
+def test_the_space_stays_small_enough_to_be_searched_for_every_shape(dtype: str) -> None:
+    """Enumeration and model take their time for each shape: well under a second for as many."""
+    assert len(valid(SPACE, Problem(*LARGE, dtype), device_of("sm_90a"))) < 200_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda formats: formats.label)
+def test_all_layouts_and_alignments_compile(formats: Formats, arch: str, tmp_path: Path) -> None:
+    """The default, and of the other configurations those in which every pair of choices meets, one for each problem."""
+    if least_arch(formats, arch) != arch:
+        pytest.skip(f"{arch} has no instruction for {formats.dtype}")
+    sample = Covering(SPACE, device_of(arch))
+    cases = []
+    for problem in [*every_alignment(formats), *ragged(formats)[::3]]:
+        cases += [(config, problem) for config in (SPACE.default_config, *sample.choose(problem, 1))]
+    assert faults(compiled(cases, arch, tmp_path)) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("formats", MAIN, ids=lambda formats: formats.label)
+def test_every_value_compiles_for_every_format(formats: Formats, layout: str, arch: str, tmp_path: Path) -> None:
+    if least_arch(formats, arch) != arch:
+        pytest.skip(f"{arch} has no instruction for {formats.dtype}")
+    assert faults(compiled(every_value(formats, layout, arch), arch, tmp_path)) == {}
