@@ -38,7 +38,8 @@ def gemm(
     is named, and the exit code is then 3; tune it first.
     """
     from kt.cli import inputs
-    from kt.cli.output import check_target, is_stdout, json_text, print_json
+    from kt.cli.output import is_stdout, json_text, print_json
+    from kt.cli.target import check_target, files_read
     from kt.export.write_file import write_if_changed
     from kt.tuner.request import TuneRequest
 
@@ -46,7 +47,7 @@ def gemm(
     problems = inputs.read_shapes(shapes, dtype)
     spaces = inputs.read_spaces(space, problems)
     folders, libraries = inputs.check_templates(spaces, templates), inputs.read_peers(peers)
-    check_target(output)
+    check_target(output, cache_dir, files_read(shapes, space, spaces, folders))
     request = TuneRequest(problems, spaces, _gpu(device), template_dirs=folders, peers=libraries)
     report = _run(request, cache_dir, quiet=quiet)
     document = _document(request, report)

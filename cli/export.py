@@ -48,7 +48,7 @@ def export(
     from kt.cache.store import Store
     from kt.cli import inputs
     from kt.cli.cache_entries import current_spaces, digests, entries_of, entry_filter, judged_entries
-    from kt.cli.output import check_target
+    from kt.cli.target import check_target, files_read
     from kt.export.write_file import write_if_changed
 
     if as_json == header:
@@ -57,9 +57,10 @@ def export(
         raise InputError("--namespace is for --header", hint="leave it out, or export a header")
     problems = inputs.read_shapes(shapes, dtype) if shapes else None
     spaces = current_spaces(space)
-    sources = digests(spaces, inputs.check_folders(templates))
+    folders = inputs.check_folders(templates)
+    sources = digests(spaces, folders)
     keep = entry_filter(dtype=dtype, device=device_filter)
-    check_target(output)
+    check_target(output, cache_dir, files_read(shapes, space, spaces.values(), folders))
     with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
         found = judged_entries(store, sources, spaces)
         warnings = [str(warning) for warning in store.warnings]

@@ -7,9 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from kt.errors import InputError
-
-__all__ = ["check_target", "is_stdout", "json_text", "print_json", "print_table", "unwritten"]
+__all__ = ["is_stdout", "json_text", "print_json", "print_table", "unwritten"]
 
 # Columns of sentences: where a window is too narrow, they stand below their row.
 _LONG = frozenset({"best predicted", "configuration", "notes", "reason", "unless", "verdict", "why"})
@@ -28,21 +26,6 @@ def print_json(document: Any) -> None:
 
 def is_stdout(target: str | None) -> bool:
     return target in _STDOUT
-
-
-def check_target(target: str | None) -> None:
-    """Refuse an output file that could not be written, before any work is done for it.
-
-    Raises:
-        InputError: it is a folder, its folder is missing, or the rights are.
-    """
-    if target is None or is_stdout(target):
-        return
-    from kt.export.write_file import check_output
-
-    check_output(target)
-    if os.path.exists(target) and not os.access(target, os.W_OK):
-        raise InputError(f"{target} cannot be written: no permission", hint="name another file with -o")
 
 
 def unwritten(target: str) -> str:

@@ -48,8 +48,8 @@ def gemm(
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
     from kt.cli import inputs
-    from kt.cli.output import check_target
     from kt.cli.progress import progress as open_display
+    from kt.cli.target import check_target, files_read
     from kt.devices.local import select_device
     from kt.tuner.request import TuneRequest
     from kt.tuner.run import tune
@@ -59,7 +59,7 @@ def gemm(
     spaces = inputs.read_spaces(space, problems)
     folders = inputs.check_templates(spaces, templates)
     limit, libraries = inputs.read_budget(budget), inputs.read_peers(peers)
-    check_target(output)
+    check_target(output, cache_dir, files_read(shapes, space, spaces, folders))
     request = TuneRequest(
         problems, spaces, select_device(device), strategy.value, limit, seed, folders, libraries, jobs, retune=retune
     )
