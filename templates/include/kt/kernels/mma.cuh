@@ -41,21 +41,31 @@ struct PlainSums<__half> {
 
 template <Format FORMAT, class TAcc>
 struct MmaForm : PlainSums<TAcc> {
-  using Word = unsigned;
-  static constexpr int kDepthBytes = 32;
   static constexpr bool kBytes = FORMAT == Format::kInt8 || FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
-  static constexpr bool kWords = FORMAT == Format::kTf32;
-  static constexpr RowOrder kOrderAlongMn = kBytes ? RowOrder::kBytePairs : kWords ? RowOrder::kFourApart : RowOrder::kPlain;
-
+  static constexpr bool kWords = FORMAT == Format::kTf32, kDoubles = FORMAT == Format::kFp64;
+  using Word = typename Select<kDoubles, double, unsigned>::type;
+  static constexpr int kDepthBytes = kDoubles ? 64 : 32;
+  // Whether the next fragments are read while the present ones multiply. fp64 multiplies so long that other warps fill
+  // the pause, and its sums need the registers.
+  static constexpr bool kAhead = !kDoubles;
+  static constexpr RowOrder kOrderAlongMn = kBytes   ? RowOrder::kBytePairs
+                                            : kWords ? RowOrder::kFourApart
+                                                     : RowOrder::kPlain;
+  static constexpr RowOrder kOrderAlongK = kDoubles ? RowOrder::kTwoApart : RowOrder::kPlain;
   template <bool K_CONTIGUOUS>
-  static constexpr RowOrder kOrder = K_CONTIGUOUS ? RowOrder::kPlain : kOrderAlongMn;
+  static constexpr RowOrder kOrder = K_CONTIGUOUS ? kOrderAlongK : kOrderAlongMn;
 
+  template <bool CONDITION, class A, class B>
+  using Either = typename Select<CONDITION, A, B>::type;
   template <class Tile, Side SIDE, int WARP_MN>
-  using ColumnReader = typename Select<
-      kBytes, BytePairReader<Tile, SIDE, WARP_MN>,
-      typename Select<kWords, WordReader<Tile, SIDE, WARP_MN>, TransposingReader<Tile, SIDE, WARP_MN>>::type>::type;
+  using ReaderAlongK = Either<kDoubles, DoubleRowReader<Tile, SIDE, WARP_MN>, RowReader<Tile, SIDE, WARP_MN>>;
   template <class Tile, Side SIDE, int WARP_MN>
-  using Reader = typename Select<Tile::K_CONTIGUOUS, RowReader<Tile, SIDE, WARP_MN>, ColumnReader<Tile, SIDE, WARP_MN>>::type;
+  using ReaderAlongMn =
+      Either<kDoubles, DoubleColumnReader<Tile, SIDE, WARP_MN>,
+             Either<kBytes, BytePairReader<Tile, SIDE, WARP_MN>,
+                    Either<kWords, WordReader<Tile, SIDE, WARP_MN>, TransposingReader<Tile, SIDE, WARP_MN>>>>;
+  template <class Tile, Side SIDE, int WARP_MN>
+  using Reader = Either<Tile::K_CONTIGUOUS, ReaderAlongK<Tile, SIDE, WARP_MN>, ReaderAlongMn<Tile, SIDE, WARP_MN>>;
 
   // What is left to do with a word before it is multiplied, in its place or on its way to another one.
   static __device__ __forceinline__ Word prepared(Word word) {
@@ -248,10 +258,16 @@ struct MmaPipeline {
     fill = after(fill);
   }
 
-  // All but the latest STAGES - 2 stages have arrived, and nobody reads the one before `drain` any more.
+  // All but the latest STAGES - 2 stages have arrived, and nobody reads the one before any more.
   __device__ __forceinline__ static void await_stage() {
     ptx::cp_async_wait<Traits::STAGES - 2>();
     __syncthreads();
+  }
+
+  __device__ __forceinline__ void next_stage() {
+    end_copy();
+    await_stage();
+    drain = after(drain);
   }
 
   __device__ __forceinline__ void read(int k_step) {
@@ -266,26 +282,26 @@ struct MmaPipeline {
       end_copy();
     }
     await_stage();
-    read(0);
+    if constexpr (Traits::Form::kAhead) read(0);
   }
 
+  // One k step. Where fragments are read ahead, the next stage is awaited before the last k step of the present one.
   template <int K_STEP>
   __device__ __forceinline__ void step(MmaSums<Traits>& sums) {
-    if constexpr (K_STEP == kSteps - 1) {
-      end_copy();
-      await_stage();
-      drain = after(drain);
-    }
+    constexpr bool kAhead = Traits::Form::kAhead, kLast = K_STEP == kSteps - 1;
+    if constexpr (kAhead && kLast) next_stage();
+    if constexpr (!kAhead) read(K_STEP);
     typename Traits::FragmentA a_words;
     typename Traits::FragmentB b_words;
     Traits::ReaderA::template arrange<typename Traits::Form>(a_words, raw_a);
     Traits::ReaderB::template arrange<typename Traits::Form>(b_words, raw_b);
-    read((K_STEP + 1) % kSteps);
+    if constexpr (kAhead) read((K_STEP + 1) % kSteps);
     Staged staged;
     if constexpr (K_STEP < kParts) start_copy<K_STEP>(staged);
     sums.multiply(a_words, b_words);
     if constexpr (K_STEP < kParts) finish_copy<K_STEP>(staged);
-    if constexpr (K_STEP + 1 < kSteps) step<K_STEP + 1>(sums);
+    if constexpr (!kAhead && kLast) next_stage();
+    if constexpr (!kLast) step<K_STEP + 1>(sums);
   }
 
   // Copies run STAGES - 1 tiles ahead; beyond the last tile they write zeros that nobody reads.

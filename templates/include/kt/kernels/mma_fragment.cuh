@@ -182,4 +182,75 @@ struct WordReader {
   }
 };
 
+// fp64, k contiguous: a lane reads k = 2 t and 2 t + 1 of one row. They are its two words of the k step; a lane of the
+// other operand has the same two.
+template <class Tile, Side SIDE, int WARP_MN>
+struct DoubleRowReader {
+  static constexpr int kSpread = 1;
+  static constexpr int kOctets = WARP_MN / 8;
+  using Raw = double[kOctets][2];
+  int offset;
+
+  __device__ __forceinline__ explicit DoubleRowReader(int first_mn) {
+    const int lane = int(threadIdx.x) % 32;
+    offset = Tile::Places::offset(first_mn + lane / 4, lane % 4 * 16);
+  }
+
+  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step) const {
+    const unsigned address = stage + (offset ^ k_step * 64);
+#pragma unroll
+    for (int octet = 0; octet < kOctets; ++octet) ptx::load_shared(raw[octet], address + octet * 8 * Tile::kRowBytes);
+  }
+
+  template <class Form>
+  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
+#pragma unroll
+    for (int octet = 0; octet < kOctets; ++octet) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) fragment.of(octet, half) = raw[octet][half];
+    }
+  }
+};
+
+// fp64, mn contiguous: a lane reads neighbours 2 g and 2 g + 1 of rows 2 t and 2 t + 1; two octets take turns.
+template <class Tile, Side SIDE, int WARP_MN>
+struct DoubleColumnReader {
+  static constexpr int kSpread = 2;
+  static constexpr int kOctets = WARP_MN / 8;
+  static constexpr int kGroups = WARP_MN / 16;
+  static constexpr int kDepth = 8;
+  using Raw = double[kGroups][2][2];
+  int offsets[kGroups][2];
+
+  __device__ __forceinline__ explicit DoubleColumnReader(int first_mn) {
+    const int lane = int(threadIdx.x) % 32;
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        offsets[group][half] = Tile::Places::offset(lane % 4 * 2 + half, (first_mn + group * 16 + lane / 4 * 2) * 8);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step) const {
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        ptx::load_shared(raw[group][half], stage + offsets[group][half] + k_step * kDepth * Tile::kRowBytes);
+      }
+    }
+  }
+
+  template <class Form>
+  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
+#pragma unroll
+    for (int octet = 0; octet < kOctets; ++octet) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) fragment.of(octet, half) = raw[octet / 2][half][octet % 2];
+    }
+  }
+};
+
 }  // namespace kt

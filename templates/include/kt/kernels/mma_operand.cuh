@@ -11,7 +11,8 @@ namespace kt {
 //   kPlain      rows in their order
 //   kBytePairs  rows 0, 1, 4, 5, 8, 9, 12, 13 of each 16, then 2, 3, 6, 7, ...: the order in which ldmatrix reads bytes
 //   kFourApart  rows 0, 4, 1, 5, 2, 6, 3, 7 of each 8: words of rows t are read at once, and of rows t + 4
-enum class RowOrder { kPlain, kBytePairs, kFourApart };
+//   kTwoApart   rows 0, 2, 4, 6, 1, 3, 5, 7 of each 8: halves of rows 2 t and 2 t + 1 are read at once
+enum class RowOrder { kPlain, kBytePairs, kFourApart, kTwoApart };
 
 template <RowOrder ORDER>
 __host__ __device__ constexpr int row_place(int row) {
@@ -19,6 +20,8 @@ __host__ __device__ constexpr int row_place(int row) {
     return row / 16 * 16 + row / 2 % 2 * 8 + row / 4 % 4 * 2 + row % 2;
   } else if constexpr (ORDER == RowOrder::kFourApart) {
     return row / 8 * 8 + row % 4 * 2 + row / 4 % 2;
+  } else if constexpr (ORDER == RowOrder::kTwoApart) {
+    return row / 8 * 8 + row % 2 * 4 + row / 2 % 4;
   } else {
     return row;
   }

@@ -2,7 +2,7 @@
 
 namespace kt {
 
-enum class Format { kFp16, kBf16, kTf32, kInt8, kFp8E4m3, kFp8E5m2 };
+enum class Format { kFp16, kBf16, kTf32, kInt8, kFp8E4m3, kFp8E5m2, kFp64 };
 
 namespace ptx {
 
@@ -45,6 +45,27 @@ __device__ __forceinline__ void mma(unsigned (&sum)[2], const unsigned* a, const
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};\n"
                : "+r"(sum[0]), "+r"(sum[1])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// A word is one number here: words 0, 1 of A and 0 of B belong to k = t, the others to k = t + 4. (So says `mma`; as long as
+// A and B agree, a word may be of any k.) m8n8k4 has half the rate of m16n8k8 on sm_90.
+template <Format FORMAT>
+__device__ __forceinline__ void mma(double (&sum)[4], const double* a, const double* b) {
+  static_assert(FORMAT == Format::kFp64);
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};\n"
+      : "+d"(sum[0]), "+d"(sum[1]), "+d"(sum[2]), "+d"(sum[3])
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#else
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};\n"
+                 : "+d"(sum[i % 2 * 2]), "+d"(sum[i % 2 * 2 + 1])
+                 : "d"(a[i]), "d"(b[i / 2]));
+  }
+#endif
 }
 
 // To nearest, ties away from zero; `mma` would cut the bits that tf32 has not. Infinities and NaN stay.
