@@ -19,12 +19,13 @@ __all__ = ["Missing", "best_for_architecture", "differences", "missing", "near_m
 class Missing:
     """A problem without a usable winner, and why: never tuned, stale, predicted, partial, or for another device.
 
-    `partial`: there is a measured winner, but its search did not end by itself.
+    `state`: of what there is on the device itself: stale, predicted, or partial (measured, but the search did not end
+    by itself); "" if there is nothing.
     """
 
     problem: Problem
     reason: str
-    partial: bool = False
+    state: str = ""
 
 
 def missing(
@@ -54,7 +55,7 @@ def _missing(problem: Problem, here: list[Entry]) -> Missing:
     """Of what there is on the device itself, the nearest to a usable winner: a partial one, then by the usual rule."""
     nearest = min(here, key=lambda entry: (entry.state != "partial", rank(entry.best)))
     reason = f"{nearest.state}: {nearest.reason}" if nearest.reason else nearest.state
-    return Missing(problem, reason, nearest.state == "partial")
+    return Missing(problem, reason, nearest.state)
 
 
 def _elsewhere(known: list[Entry], device: DeviceIdentity) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.outcome import note, teller
-from kt.errors import KtError, NoValidConfiguration
+from kt.errors import KtError, NoUsableGpu, NoValidConfiguration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from kt.cache.entries import Entry
     from kt.cache.missing import Missing
     from kt.cache.store import Store
+    from kt.devices.device import DeviceIdentity
     from kt.problems import Problem
 
 __all__ = ["show_cache"]
@@ -66,8 +68,10 @@ def show_cache(
         stored = judged_entries(store, sources, spaces)
         found = [entry for entry in stored if keep(entry)]
         lacking: list[Missing] | None = None
+        device: DeviceIdentity | None = None
         if problems is not None:
-            lacking = _missing(store, problems, found, sources, device_filter)
+            of_device = filter(entry_filter(device=device_filter), stored)
+            lacking, device = _missing(store, problems, found or list(of_device), sources, device_filter)
             found = entries_of(found, problems)
         warnings = [str(warning) for warning in store.warnings]
     if as_json:
@@ -77,20 +81,21 @@ def show_cache(
     if not quiet:
         _say(warnings, "" if found or lacking else _nothing(len(stored), store.file))
     if lacking:
-        raise _lacking_error(lacking, len(problems or ()))
+        raise _lacking_error(lacking, len(problems or ()), device)
 
 
 def _missing(
     store: Store, problems: Sequence[Problem], found: Sequence[Entry], sources: dict[str, str], asked: str | None
-) -> list[Missing]:
+) -> tuple[list[Missing], DeviceIdentity | None]:
+    """The shapes without a winner, and the device that they were looked up for, if anything says which."""
     from kt.cache.missing import Missing, missing
     from kt.cli.cache_entries import device_for_lookup
     from kt.tuner.method import METHOD_LABEL
 
     device = device_for_lookup(asked, [entry.best.key.device for entry in found])
     if device is None:
-        return [Missing(problem, "never tuned") for problem in problems]
-    return missing(store, problems, device, sources, method=METHOD_LABEL, partial=False)
+        return [Missing(problem, "never tuned") for problem in problems], None
+    return missing(store, problems, device, sources, method=METHOD_LABEL, partial=False), device
 
 
 def _print_document(
@@ -116,7 +121,8 @@ def _print_document(
 
 
 def _print_tables(found: Sequence[Entry], lacking: Sequence[Missing] | None, *, verbose: bool) -> None:
-    """What there is, then what there is not."""
+    """What there is, then what there is not: a shape whose state stands in the first table is not listed again."""
+    from kt.cache.key import problem_digest
     from kt.cli.output import print_table
     from kt.cli.result_table import ResultLine, known_device, print_results
 
@@ -129,8 +135,13 @@ def _print_tables(found: Sequence[Entry], lacking: Sequence[Missing] | None, *, 
             for entry in found
         ]
         print_results(lines, verbose=verbose, with_device=several or verbose)
-    if lacking:
-        rows = [(item.problem.label, item.reason) for item in lacking]
+    listed = {(problem_digest(entry.best.key.problem), entry.state) for entry in found}
+    rows = [
+        (item.problem.label, item.reason)
+        for item in lacking or ()
+        if (problem_digest(item.problem), item.state) not in listed
+    ]
+    if rows:
         print_table(("missing", "why"), rows, left=frozenset({"missing", "why"}))
 
 
@@ -145,10 +156,25 @@ def _nothing(stored: int, file: Path) -> str:
     return f"none of the {stored} results in {file} match" if stored else f"no results in {file}"
 
 
-def _lacking_error(lacking: Sequence[Missing], total: int) -> KtError:
-    unfinished = sum(item.partial for item in lacking)
-    some = f"; of {unfinished} the search was cut short" if unfinished else ""
+def _lacking_error(lacking: Sequence[Missing], total: int, device: DeviceIdentity | None) -> KtError:
+    states = Counter(item.state for item in lacking)
+    predicted = f"; {states['predicted']} only predicted" if states["predicted"] else ""
+    unfinished = f"; of {states['partial']} the search was cut short" if states["partial"] else ""
+    hint = f"kt tune gemm --shapes … measures what is missing{_where(device)}"
+    if predicted:
+        hint += "; kt export --predicted takes what the model ranked, too"
     return NoValidConfiguration(
-        f"{len(lacking)} of {total} shapes have no measured winner of a finished search{some}",
-        hint="kt tune gemm --shapes … measures what is missing",
+        f"{len(lacking)} of {total} shapes have no measured winner of a finished search{predicted}{unfinished}",
+        hint=hint,
     )
+
+
+def _where(device: DeviceIdentity | None) -> str:
+    """Where that can be measured, if not here."""
+    from kt.devices.local import local_device
+
+    try:
+        here = device in (None, local_device().identity)
+    except NoUsableGpu:
+        here = False
+    return "" if here else f", on a machine with {device.name if device else 'a GPU'}"

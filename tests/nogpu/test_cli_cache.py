@@ -159,7 +159,9 @@ def test_a_search_that_was_cut_short_is_no_finished_one(
     missing = {item["problem"]["m"]: item["reason"] for item in outcome.json["missing"]}
     assert missing == {256: "partial: 12 of 92 tried", 1: "partial: 12 of 92 tried"}
     listed = kt("show-cache", "--shapes", shapes)
-    assert "fp32 nn 1x512x512    partial: 12 of 92 tried" in listed.out
+    (line,) = [line for line in listed.out.splitlines() if " 1x512x512 " in line]
+    assert "12/92" in line
+    assert "partial" in line
     assert "2 of 3 shapes have no measured winner of a finished search; of 2 the search was cut short" in listed.err
 
 
@@ -189,6 +191,27 @@ def test_predicted_winners_are_no_measured_ones(
     outcome = kt("show-cache", "--shapes", shapes, "--json")
     assert [item["problem"]["m"] for item in outcome.json["missing"]] == [1]
     assert "predicted, not measured" in kt("show-cache").out
+
+
+def test_a_shape_is_listed_once_and_the_hint_is_true_without_a_gpu(
+    kt: Command, own_environment: Path, fresh: Command, shapes: Path
+) -> None:
+    """What the model has ranked stands among the results, not again as missing; measuring it needs that GPU."""
+    _fill(own_environment, *(fresh(m, predicted=True, method="model/1") for m in (512, 256)))
+    outcome = kt("show-cache", "--shapes", shapes)
+    assert outcome.code == 3
+    assert [outcome.out.count(f" {m}x512x512 ") for m in (512, 256, 1)] == [1, 1, 1]
+    assert "fp32 nn 1x512x512  never tuned" in outcome.out
+    assert "3 of 3 shapes have no measured winner of a finished search; 2 only predicted\n" in outcome.err
+    assert (
+        "hint: kt tune gemm --shapes … measures what is missing, on a machine with NVIDIA H200; "
+        "kt export --predicted takes what the model ranked, too\n"
+    ) in outcome.err
+    assert {item["problem"]["m"] for item in kt("show-cache", "--shapes", shapes, "--json").json["missing"]} == {
+        512, 256, 1,
+    }  # fmt: skip
+    filtered = kt("show-cache", "--shapes", shapes, "--state", "valid").out
+    assert "256x512x512  predicted" in filtered, "what a filter hides is still missing"
 
 
 def test_filters_that_fit_nothing_are_not_an_empty_cache(kt: Command, own_environment: Path, fresh: Command) -> None:
