@@ -25,7 +25,7 @@ __host__ __device__ constexpr int wgmma_store_slots(int panels, int slot_bytes, 
   return 1;
 }
 
-template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
+template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
           int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_, bool A_K_MAJOR_,
           bool B_K_MAJOR_, int STORE_>
 struct WgmmaTraits {
@@ -43,7 +43,7 @@ struct WgmmaTraits {
   static constexpr int kThreads = kWarpgroup * (1 + CONSUMERS);
   static constexpr int kSharers = PING_PONG ? 1 : CONSUMERS;           // consumers that read one stage
   static constexpr int kTilesM = BLOCK_M / (64 * kSharers);            // wgmmas of one consumer along m
-  static constexpr int kPeers = CLUSTER_M + CLUSTER_N - 1;             // blocks whose copies this block shares, itself included
+  static constexpr int kPeers = CLUSTER_M + CLUSTER_N - 1;             // blocks whose copies this block shares, and itself
   static constexpr int kStageBytes = A::kBytes + B::kBytes;
 
   static constexpr int kStoreRowBytes = wgmma_store_row_bytes(BLOCK_N * int(sizeof(TOut)));
@@ -53,7 +53,8 @@ struct WgmmaTraits {
   static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp
   using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, BLOCK_N, kStoreRowBytes, kStoreSlots>;
   using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc))>;
-  using Slices = WgmmaSlices<TAcc, BLOCK_M, BLOCK_N>;
+  using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
+  using Space = Space_;
 
   // Registers of a thread at launch; if consumers need more, the producer gives up what it can do without.
   static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
@@ -70,27 +71,40 @@ struct WgmmaTraits {
   static_assert(kPeers <= 4, "one warp of a consumer for each block that it signals");
 };
 
+constexpr int kTilesAhead = 4;  // that the producer may be ahead of the consumers
+
 // Where everything lies in a block's shared memory.
 template <class Traits>
 struct WgmmaShared {
   unsigned base;  // a multiple of 1024
 
   static constexpr int kStaging = Traits::STAGES * Traits::kStageBytes;
-  static constexpr int kBarriers = kStaging + Traits::CONSUMERS * 4 * Traits::kStagedBytes;
+  static constexpr int kTiles = kStaging + Traits::CONSUMERS * 4 * Traits::kStagedBytes;
+  static constexpr int kBarriers = kTiles + kTilesAhead * int(sizeof(WgmmaTile));
 
   __device__ __forceinline__ unsigned a(int stage) const { return base + stage * Traits::kStageBytes; }
   __device__ __forceinline__ unsigned b(int stage) const { return a(stage) + Traits::A::kBytes; }
+  __device__ __forceinline__ WgmmaTile* tile(int place) const {
+    return static_cast<WgmmaTile*>(__cvta_shared_to_generic(base + kTiles)) + place;
+  }
   __device__ __forceinline__ unsigned staging(int warp) const { return base + kStaging + warp * Traits::kStagedBytes; }
-  // A stage has arrived; it may be overwritten; a consumer's turn has come.
+  // A stage has arrived; it may be overwritten; the next tile is known; all consumers know it; a consumer's turn has come.
   __device__ __forceinline__ unsigned full(int stage) const { return base + kBarriers + stage * ptx::kMbarrierBytes; }
   __device__ __forceinline__ unsigned empty(int stage) const { return full(Traits::STAGES + stage); }
-  __device__ __forceinline__ unsigned turn(int consumer) const { return full(2 * Traits::STAGES + consumer); }
+  __device__ __forceinline__ unsigned told(int place) const { return full(2 * Traits::STAGES + place); }
+  __device__ __forceinline__ unsigned known(int place) const { return told(kTilesAhead + place); }
+  __device__ __forceinline__ unsigned turn(int consumer) const { return told(2 * kTilesAhead + consumer); }
 
   __device__ __forceinline__ void make_barriers() const {
 #pragma unroll
     for (int stage = 0; stage < Traits::STAGES; ++stage) {
       ptx::mbarrier_init(full(stage), 1);
       ptx::mbarrier_init(empty(stage), Traits::kSharers * Traits::kPeers);
+    }
+#pragma unroll
+    for (int place = 0; place < kTilesAhead; ++place) {
+      ptx::mbarrier_init(told(place), 1);
+      ptx::mbarrier_init(known(place), 4 * Traits::CONSUMERS);
     }
     if constexpr (Traits::PING_PONG) {
       ptx::mbarrier_init(turn(0), 4);
@@ -119,8 +133,8 @@ struct WgmmaRing {
   }
 };
 
-// One warp: asks for all tiles of A and B that this block multiplies, and for its share of what the cluster shares. All
-// lanes walk alike, so that their registers are the warp's; the first one asks.
+// One warp: tells the consumers which tiles come, asks for all of A and B that this block multiplies, or for its share
+// of what the cluster shares. All lanes walk alike, so that their registers are the warp's; the first one tells and asks.
 template <class Traits>
 __device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const TensorMap& map_a, const TensorMap& map_b,
                                               const WgmmaShared<Traits>& shared) {
@@ -136,7 +150,16 @@ __device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const T
   const bool first_lane = threadIdx.x % 32 == 0;
   typename Traits::Walk walk(args);
   WgmmaRing<Traits::STAGES> ring;
-  for (WgmmaTile tile; walk.next(tile);) {
+  WgmmaRing<kTilesAhead> places;
+  for (bool more = true; more; places.advance()) {
+    WgmmaTile tile;
+    more = walk.next(tile);
+    if (!more) tile.steps = -1;
+    ptx::mbarrier_wait(shared.known(places.stage), places.phase ^ 1);
+    if (first_lane) {
+      *shared.tile(places.stage) = tile;
+      ptx::mbarrier_arrive(shared.told(places.stage));
+    }
     int k = tile.first_step * Traits::BLOCK_K;
 #pragma unroll 1
     for (int step = 0; step < tile.steps; ++step) {
@@ -166,28 +189,50 @@ class WgmmaConsumer {
  public:
   using TAcc = typename Traits::TAcc;
   using TOut = typename Traits::TOut;
+  using Strips = typename Traits::Strips;
 
   __device__ __forceinline__ WgmmaConsumer(const WgmmaShared<Traits>& shared, int consumer)
       : shared_(shared), consumer_(consumer), warp_(__shfl_sync(~0u, int(threadIdx.x) / 32 % 4, 0)) {}
 
-  __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c, unsigned char* base) {
-    typename Traits::Walk walk(args);
+  __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c) {
     WgmmaRing<Traits::STAGES> ring;
-    int number = 0;
-    for (WgmmaTile tile; walk.next(tile); ++number) {
+    WgmmaRing<kTilesAhead> places;
+    for (int number = 0;; ++number, places.advance()) {
+      const WgmmaTile& told = *shared_.tile(places.stage);
+      ptx::mbarrier_wait(shared_.told(places.stage), places.phase);
+      const int steps = same(told.steps);
+      if (steps < 0) break;
       if (Traits::PING_PONG && number % 2 != consumer_) {
-        ring.skip(tile.steps);
+        know(places.stage);
+        ring.skip(steps);
         continue;
       }
       TAcc sum[Traits::kTilesM][Traits::BLOCK_N / 2];
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
-      multiply(sum, ring, tile.steps);
-      write(args, map_c, base, sum, tile);
+      multiply(sum, ring, steps);
+      const WgmmaTile tile{steps, same(told.m), same(told.n), same(told.batch), same(told.slice), 0,
+                           same(told.first_block), same(told.ends)};
+      know(places.stage);
+      if (!tile.ends) {
+        park(args, sum);
+        continue;
+      }
+      collect(args, sum, tile.first_block);
+      write(args, map_c, sum, tile);
     }
     if constexpr (Traits::STORE == 16) Traits::TmaStore::finish();
   }
 
  private:
+  // What is the same in all lanes, so that the compiler knows it and keeps it in registers of the warp.
+  __device__ __forceinline__ static int same(int value) { return int(__reduce_or_sync(~0u, unsigned(value))); }
+
+  // The warp has read what it was told of a tile.
+  __device__ __forceinline__ void know(int place) const {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_.known(place));
+  }
+
   // Adds up all steps of a tile, one batch of wgmmas behind the other; a stage is given back once the next batch is on
   // its way.
   __device__ __forceinline__ void multiply(TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
@@ -250,11 +295,46 @@ class WgmmaConsumer {
       for (int j = 0; j < Traits::BLOCK_N / 2; ++j) sum[i][j] = TAcc(0);
   }
 
-  __device__ __forceinline__ void write(const GemmArguments& args, const TensorMap& map_c, unsigned char* base,
+  // Stream-K: leaves the piece of a tile that a later block ends. Each warp has a flag and waits for its like only.
+  __device__ __forceinline__ void park(const GemmArguments& args,
+                                       const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2]) const {
+#pragma unroll
+    for (int i = 0; i < Traits::kTilesM; ++i) Strips::store(parked(args, int(blockIdx.x), i), sum[i]);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::store_release(flag(args, int(blockIdx.x)), 1u);
+  }
+
+  // Adds what the blocks of the same rank before this one have of the tile, in their order: two runs give the same bits.
+  __device__ __forceinline__ void collect(const GemmArguments& args, TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
+                                          int first_block) const {
+#pragma unroll 1
+    for (int block = first_block; block < int(blockIdx.x); block += Traits::CLUSTER_M * Traits::CLUSTER_N) {
+      if (threadIdx.x % 32 == 0) {
+        while (ptx::load_acquire(flag(args, block)) == 0u) {
+        }
+      }
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < Traits::kTilesM; ++i) Strips::add(parked(args, block, i), sum[i]);
+    }
+  }
+
+  // Of this warp: its first row within a tile; where a block has parked its i-th strip, and the block's flag for that.
+  __device__ __forceinline__ int first_row() const {
+    return (Traits::PING_PONG ? 0 : consumer_ * (64 * Traits::kTilesM)) + warp_ * kStripRows;
+  }
+  __device__ __forceinline__ typename Strips::Word* parked(const GemmArguments& args, int block, int i) const {
+    const long long strip = (long long)block * Strips::kOfTile + first_row() / kStripRows + 4 * i;
+    return Strips::at(typename Traits::Space(args).template parked<TAcc>(), strip);
+  }
+  __device__ __forceinline__ unsigned* flag(const GemmArguments& args, int block) const {
+    return typename Traits::Space(args).flags() + block * (4 * Traits::kSharers) + (Traits::PING_PONG ? 0 : consumer_ * 4) + warp_;
+  }
+
+  __device__ __forceinline__ void write(const GemmArguments& args, const TensorMap& map_c,
                                         const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
                                         const WgmmaTile& tile) const {
-    const int place = consumer_ * 4 + warp_;
-    const int row = tile.m + (Traits::PING_PONG ? 0 : consumer_ * (64 * Traits::kTilesM)) + warp_ * kStripRows;
+    const int place = consumer_ * 4 + warp_, row = tile.m + first_row();
     if constexpr (Traits::STORE == 16) {
       if (args.beta == 0 && args.split_k == 1) {
 #pragma unroll
@@ -266,13 +346,14 @@ class WgmmaConsumer {
     }
     if (args.split_k > 1) {
       if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
-      const typename Traits::Slices slices(args, args.workspace);
+      void* const slices = typename Traits::Space(args).template slices<TAcc>();
       const long long part = (long long)tile.slice * args.batch + tile.batch;
+      const long long strip = part * Strips::of_slice(args) + Strips::in_slice(args, row, tile.n);
 #pragma unroll
-      for (int i = 0; i < Traits::kTilesM; ++i) slices.store(sum[i], part, row + 64 * i, tile.n);
+      for (int i = 0; i < Traits::kTilesM; ++i) Strips::store(Strips::at(slices, strip + 4 * i), sum[i]);
       return;
     }
-    TAcc* const staged = reinterpret_cast<TAcc*>(base + WgmmaShared<Traits>::kStaging + place * Traits::kStagedBytes);
+    TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
     const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
     Traits::RowStore::store(to_c, staged, sum, row, tile.n);
   }
@@ -305,7 +386,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
     if (__shfl_sync(~0u, int(threadIdx.x) / 32, 0) == 0) wgmma_produce<Traits>(args, map_a, map_b, shared);
   } else {
     if constexpr (Traits::kMoveRegisters) ptx::take_registers<Traits::kConsumerRegisters>();
-    WgmmaConsumer<Traits>(shared, warpgroup - 1).run(args, map_c, shared_bytes + (shared.base - start));
+    WgmmaConsumer<Traits>(shared, warpgroup - 1).run(args, map_c);
   }
 }
 

@@ -44,18 +44,19 @@ struct WgmmaTmaStore {
   __device__ __forceinline__ static void store(const GemmArguments& args, const TensorMap& map, unsigned ring,
                                                const TAcc* sum, int row, int column, int batch) {
     const TAcc alpha = TAcc(args.alpha);
-    const bool first_lane = threadIdx.x % 32 == 0;
+    const int lane = lane_here();
+    const unsigned place = ring + place_of(lane);
 #pragma unroll
     for (int panel = 0; panel < kPanels; ++panel) {
-      const unsigned slot = ring + panel % SLOTS * kSlotBytes;
-      if (first_lane) ptx::tma_store_wait_read<SLOTS - 1>();
+      constexpr int kSlot = kSlotBytes;
+      if (lane == 0) ptx::tma_store_wait_read<SLOTS - 1>();
       __syncwarp();
-      put(slot, sum + panel * (kColumns / 2), alpha);
+      put(place, panel % SLOTS * kSlot, sum + panel * (kColumns / 2), alpha);
       ptx::fence_async_proxy();
       __syncwarp();
-      if (first_lane) {
+      if (lane == 0) {
         if (row < args.m && column + panel * kColumns < args.n) {
-          ptx::tma_store(map, slot, column + panel * kColumns, row, batch);
+          ptx::tma_store(map, ring + panel % SLOTS * kSlot, column + panel * kColumns, row, batch);
         }
         ptx::tma_store_commit();
       }
@@ -71,29 +72,32 @@ struct WgmmaTmaStore {
   // Address bits from 4 on are XORed with those from 7 on: the latter are the row's.
   __device__ __forceinline__ static unsigned swizzle_of(int row) { return unsigned(row * ROW_BYTES / 128 % kUnits) << 4; }
 
-  __device__ __forceinline__ static void put(unsigned slot, const TAcc* sum, TAcc alpha) {
-    const int lane = lane_here();
+  // Where a lane writes its first elements of a slot: 16-bit ones by stmatrix, 32-bit ones of row lane / 4 in pairs.
+  __device__ __forceinline__ static unsigned place_of(int lane) {
+    const int row = sizeof(TOut) == 2 ? lane % 16 : lane / 4, at = sizeof(TOut) == 2 ? lane / 16 * 16 : lane % 4 * 8;
+    return row * ROW_BYTES + (unsigned(at) ^ swizzle_of(row));
+  }
+
+  // Units of 16 bytes lie apart by an XOR, slots by `offset`, and 8 rows by whole swizzles.
+  __device__ __forceinline__ static void put(unsigned place, int offset, const TAcc* sum, TAcc alpha) {
     if constexpr (sizeof(TOut) == 2) {
-      const int row = lane % 16;
-      const unsigned place = slot + row * ROW_BYTES + (unsigned(lane / 16 * 16) ^ swizzle_of(row));
 #pragma unroll
       for (int column = 0; column < kColumns; column += 16) {
         const TAcc* const part = sum + column / 2;
         unsigned pairs[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) pairs[i] = pack_pair<OUT_BF16>(alpha * part[2 * i], alpha * part[2 * i + 1]);
-        ptx::stmatrix_x4(place ^ unsigned(column * 2), pairs[0], pairs[1], pairs[2], pairs[3]);
+        ptx::stmatrix_x4((place ^ unsigned(column * 2)) + offset, pairs[0], pairs[1], pairs[2], pairs[3]);
       }
     } else {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = lane / 4 + 8 * half;
-        const unsigned place = slot + row * ROW_BYTES + (unsigned(lane % 4 * 8) ^ swizzle_of(row));
 #pragma unroll
         for (int column = 0; column < kColumns; column += 8) {
           const TAcc* const pair = sum + column / 2 + 2 * half;
           const TOut low = TOut(alpha * pair[0]), high = TOut(alpha * pair[1]);
-          asm volatile("st.shared.v2.b32 [%0], {%1, %2};\n" ::"r"(place ^ unsigned(column * 4)),
+          const unsigned target = (place ^ unsigned(column * 4)) + offset + 8 * half * ROW_BYTES;
+          asm volatile("st.shared.v2.b32 [%0], {%1, %2};\n" ::"r"(target),
                        "r"(reinterpret_cast<const unsigned&>(low)), "r"(reinterpret_cast<const unsigned&>(high))
                        : "memory");
         }
@@ -107,7 +111,8 @@ struct WgmmaTmaStore {
 template <class TAcc, int STRIPS, int BLOCK_N, int COLUMNS>
 struct WgmmaRowStore {
   static constexpr int kPieces = cdiv(BLOCK_N, COLUMNS);
-  static constexpr int kAtOnce = 4;  // accesses of a lane that wait for each other
+  // Accesses of a lane that wait for each other: as many as there are registers for besides the accumulators.
+  static constexpr int kSums = STRIPS * BLOCK_N / 2, kAtOnce = kSums > 128 ? 1 : kSums > 96 ? 2 : 4;
 
   static_assert(COLUMNS % 8 == 0 && BLOCK_N % 8 == 0, "whole fragments");
 

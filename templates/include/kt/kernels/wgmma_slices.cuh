@@ -1,33 +1,45 @@
-// Slices of split-K in the workspace, and the second kernel that sums them. They lie there strip by strip, each as the
-// accumulators of a warp lie in registers, so that both kernels move 16 bytes a lane, side by side.
+// Accumulators in the workspace: slices of split-K with the second kernel that sums them, and parked pieces of stream-K.
+// They lie there strip by strip, each as the accumulators of a warp lie in registers, so that 16 bytes of a lane lie
+// beside those of the next.
 
 namespace kt {
 
 template <class TAcc, int BLOCK_M, int BLOCK_N>
-struct WgmmaSlices {
+struct WgmmaStrips {
   using Word = Vector<TAcc, 4>;
   static constexpr int kWords = BLOCK_N / 8;  // of a lane in a strip
-  static constexpr int kStrips = BLOCK_M / kStripRows;
+  static constexpr int kOfTile = BLOCK_M / kStripRows;
 
-  Word* base;
-  unsigned columns;  // of tiles
-  long long strips;  // of one slice and batch
-
-  __device__ __forceinline__ WgmmaSlices(const GemmArguments& args, void* memory)
-      : base(static_cast<Word*>(memory)), columns(unsigned(cdiv(args.n, BLOCK_N))),
-        strips((long long)cdiv(args.m, BLOCK_M) * columns * kStrips) {}
-
-  // This lane's first word of a strip; `part` counts batches of slices.
-  __device__ __forceinline__ Word* at(long long part, long long strip) const {
-    return base + (part * strips + strip) * (kWords * 32) + threadIdx.x % 32;
+  // This lane's first word of strip `number`; the others follow every 32 words.
+  __device__ __forceinline__ static Word* at(void* memory, long long number) {
+    return static_cast<Word*>(memory) + number * (kWords * 32) + lane_here();
   }
 
-  // The strip at (row, column).
-  __device__ __forceinline__ void store(const TAcc* sum, long long part, int row, int column) const {
-    const unsigned tile = unsigned(row) / BLOCK_M * columns + unsigned(column) / BLOCK_N;
-    Word* const words = at(part, (long long)tile * kStrips + unsigned(row) % BLOCK_M / kStripRows);
+  __device__ __forceinline__ static void store(Word* words, const TAcc* sum) {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) words[i * 32] = {{sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]}};
+  }
+
+  // Past the L1 cache, for other blocks write them meanwhile. The fences keep the compiler from loading everything at
+  // once, into registers that are not there.
+  __device__ __forceinline__ static void add(const Word* words, TAcc* sum) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const uint4 bits = __ldcg(reinterpret_cast<const uint4*>(words + i * 32));
+      const Word word = reinterpret_cast<const Word&>(bits);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) sum[4 * i + j] += word.at[j];
+      if (i % 2 == 1) compiler_fence();
+    }
+  }
+
+  // Split-K: how many strips a slice has in each batch, and which of them begins at (row, column).
+  __device__ __forceinline__ static long long of_slice(const GemmArguments& args) {
+    return (long long)cdiv(args.m, BLOCK_M) * cdiv(args.n, BLOCK_N) * kOfTile;
+  }
+  __device__ __forceinline__ static long long in_slice(const GemmArguments& args, int row, int column) {
+    const unsigned tile = unsigned(row) / BLOCK_M * unsigned(cdiv(args.n, BLOCK_N)) + unsigned(column) / BLOCK_N;
+    return (long long)tile * kOfTile + unsigned(row) % BLOCK_M / kStripRows;
   }
 };
 
@@ -39,18 +51,19 @@ constexpr int kManyParts = 16;  // from here on, the warps of a block share the 
 template <class TAcc, class TOut, int BLOCK_M, int BLOCK_N, int STORE>
 __device__ __forceinline__ void sum_wgmma_slices(const GemmArguments& args, void* memory) {
   constexpr int kColumns = BLOCK_N % 32 == 0 ? 32 : 16, kPieces = BLOCK_N / kColumns, kWords = kColumns / 8;
-  using Slices = WgmmaSlices<TAcc, BLOCK_M, BLOCK_N>;
+  using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
   __shared__ __align__(16) TAcc staged[kSumWarps][kStripRows * kColumns];
-  const Slices slices(args, memory);
+  const long long strips = Strips::of_slice(args);
+  const unsigned columns = unsigned(cdiv(args.n, BLOCK_N));
   const bool many = args.split_k >= kManyParts;
   const int warp = int(threadIdx.x) / 32;
   const long long number = many ? (long long)blockIdx.x : (long long)blockIdx.x * kSumWarps + warp;
   const long long strip_of_batch = number / kPieces;
   const int piece = int(number - strip_of_batch * kPieces);
-  const unsigned batch = unsigned(strip_of_batch / slices.strips);
-  const unsigned strip = unsigned(strip_of_batch - batch * slices.strips), tile = strip / Slices::kStrips;
-  const int row = int(tile / slices.columns * BLOCK_M + strip % Slices::kStrips * kStripRows);
-  const int column = int(tile % slices.columns) * BLOCK_N + piece * kColumns;
+  const unsigned batch = unsigned(strip_of_batch / strips);
+  const unsigned strip = unsigned(strip_of_batch - batch * strips), tile = strip / Strips::kOfTile;
+  const int row = int(tile / columns * BLOCK_M + strip % Strips::kOfTile * kStripRows);
+  const int column = int(tile % columns) * BLOCK_N + piece * kColumns;
   if (batch >= unsigned(args.batch) || row >= args.m || column >= args.n) return;
 
   TAcc sums[1][4 * kWords] = {};
@@ -58,7 +71,8 @@ __device__ __forceinline__ void sum_wgmma_slices(const GemmArguments& args, void
   const int first = many ? warp : 0, step = many ? kSumWarps : 1;
 #pragma unroll 4
   for (int slice = first; slice < args.split_k; slice += step) {
-    const auto* const words = slices.at((long long)slice * args.batch + batch, strip) + piece * (kWords * 32);
+    const long long part = (long long)slice * args.batch + batch;
+    const auto* const words = Strips::at(memory, part * strips + strip) + piece * (kWords * 32);
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
       const auto word = words[i * 32];
