@@ -21,9 +21,10 @@ from kt.cache.rows import (
 )
 from kt.cache.schema import MEASUREMENT_COLUMNS
 from kt.cache.store import PUT_BEST, PUT_MEASUREMENT, Store
-from kt.errors import InputError
+from kt.cache.waiting import Tell, silent
+from kt.errors import CacheError, InputError
 
-__all__ = ["Conflict", "MergeReport", "merge"]
+__all__ = ["Conflict", "MergeReport", "Source", "merge", "read_sources"]
 
 
 @dataclass(frozen=True)
@@ -52,46 +53,63 @@ class MergeReport:
     measurements: int = 0
     warnings: list[CacheWarning] = field(default_factory=list)
 
-    def add(self, other: "MergeReport") -> None:
-        self.winners += other.winners
-        self.same += other.same
-        self.conflicts += other.conflicts
-        self.measurements += other.measurements
-        self.warnings += other.warnings
+
+_Rows = list[tuple[Any, ...]]  # configuration, source, then the values of MEASUREMENT_COLUMNS
+_COLUMNS = f"config, source, {', '.join(MEASUREMENT_COLUMNS)}"
 
 
-def merge(into: Store, paths: Sequence[Path]) -> MergeReport:
-    """Brings other caches (folders or files) into `into`; each comes in wholly or not at all.
+@dataclass(frozen=True)
+class Source:
+    """What another cache has that can be read, and warnings of the rest."""
+
+    winners: list[Stored]
+    measurements: list[tuple[CacheKey, _Rows]]
+    warnings: list[CacheWarning]
+
+
+def read_sources(paths: Sequence[Path], into: Path, tell: Tell = silent) -> list[Source]:
+    """Reads other caches (folders or files) for `merge`.
+
+    Args:
+        into: the file of the cache that they are for; it is not opened.
+
+    Raises:
+        InputError: a path holds no cache, one that cannot be read, or the very one that they are for.
+    """
+    for path in paths:
+        _check_path(into, path)
+    return [_read(path, tell) for path in paths]
+
+
+def merge(into: Store, sources: Sequence[Source]) -> MergeReport:
+    """Brings what was read of other caches into `into`, all of it or nothing.
 
     Of two winners for one key with the same sources and completeness, the one that `kt.cache.ranking` puts first is
     kept; so the result does not depend on the order of merging.
 
     Raises:
-        InputError: a path holds no cache, or is `into` itself; nothing was merged.
-        CacheError: a cache cannot be read, or `into` not written.
+        CacheError: `into` cannot be written.
     """
-    for path in paths:
-        _check_path(into, path)
-    report = MergeReport()
-    for path in paths:
-        with Store.open(path, read_only=True, tell=into.tell) as other:
-            winners, measurements = other.stored(), _readable_measurements(other)
-            report.add(into.write(lambda: _merge_all(into, winners, measurements)))  # noqa: B023 - runs before the next
-            report.warnings += other.warnings
+    report = into.write(lambda: _merge_all(into, sources))
     report.conflicts.sort(key=lambda conflict: listing_order(conflict.kept))
     return report
 
 
-def _check_path(into: Store, path: Path) -> None:
+def _check_path(into: Path, path: Path) -> None:
     file = database_path(path)
     if not os.path.isfile(file):
         raise InputError(f"{path}: no cache here ({file} does not exist)")
-    if file.samefile(into.file):
+    if os.path.exists(into) and os.path.samefile(file, into):
         raise InputError(f"{path}: is the cache that is merged into")
 
 
-_Rows = list[tuple[Any, ...]]  # configuration, source, then the values of MEASUREMENT_COLUMNS
-_COLUMNS = f"config, source, {', '.join(MEASUREMENT_COLUMNS)}"
+def _read(path: Path, tell: Tell) -> Source:
+    try:
+        with Store.open(path, read_only=True, tell=tell) as other:
+            return Source(other.stored(), _readable_measurements(other), other.warnings)
+    except CacheError as error:  # its hint is for the cache of a run
+        hint = "leave that cache out, or name one that this kt can read"
+        raise InputError(f"{error.message}; nothing was merged", hint=hint) from error
 
 
 def _readable_measurements(store: Store) -> list[tuple[CacheKey, _Rows]]:
@@ -110,12 +128,14 @@ def _readable_measurements(store: Store) -> list[tuple[CacheKey, _Rows]]:
     return found
 
 
-def _merge_all(into: Store, winners: list[Stored], measurements: list[tuple[CacheKey, _Rows]]) -> MergeReport:
+def _merge_all(into: Store, sources: Sequence[Source]) -> MergeReport:
     report = MergeReport()
-    for winner in winners:
-        _merge_winner(into, winner, report)
-    for key, rows in measurements:
-        report.measurements += _merge_measurements(into, into.key_id(key), rows)
+    for source in sources:
+        for winner in source.winners:
+            _merge_winner(into, winner, report)
+        for key, rows in source.measurements:
+            report.measurements += _merge_measurements(into, into.key_id(key), rows)
+        report.warnings += source.warnings
     return report
 
 

@@ -52,17 +52,21 @@ def merge(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Bring the results of other caches into this one.
+    """Bring the results of other caches into this one: of all of them, or if one cannot be read, of none.
 
     Where both have a winner for a shape, a fixed rule decides and the shape is named: finished before unfinished,
     then the fastest."""
     from kt.cache.location import cache_dir as cache_folder
+    from kt.cache.location import database_path
     from kt.cache.merge import merge as merge_caches
+    from kt.cache.merge import read_sources
     from kt.cache.store import Store
     from kt.cli.output import print_json
 
-    with Store.open(cache_folder(cache_dir), tell=teller(quiet=quiet)) as store:
-        report = merge_caches(store, sources)
+    folder, tell = cache_folder(cache_dir), teller(quiet=quiet)
+    found = read_sources(sources, database_path(folder), tell)  # first: a cache is not made for nothing
+    with Store.open(folder, tell=tell) as store:
+        report = merge_caches(store, found)
     conflicts = [_conflict_text(conflict) for conflict in report.conflicts]
     warnings = [str(warning) for warning in report.warnings]
     if as_json:

@@ -1,19 +1,23 @@
 """Merging and pruning: by one rule, in any order, with everything that gives way named."""
 
 import itertools
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kt.cache.entries import entries, select
-from kt.cache.merge import merge
+from kt.cache.merge import MergeReport, read_sources
+from kt.cache.merge import merge as merge_sources
 from kt.cache.prune import PruneReport, PruneRule, Unreadable, prune, prune_unreadable
 from kt.cache.records import BestConfig, Measurement
 from kt.cache.store import Store
 from kt.devices.device import DeviceIdentity
-from kt.errors import CacheError, InputError
+from kt.errors import InputError
 from kt.problems import Problem
 from kt.search_spaces.space import Config
 
@@ -30,6 +34,11 @@ def cache(folder: Path, *winners: BestConfig, **measured: Measurement) -> Path:
         for source, measurement in measured.items():
             store.put_measurement(winners[0].key, CONFIG, source, measurement)
     return folder
+
+
+def merge(into: Store, paths: Sequence[Path]) -> MergeReport:
+    """As `kt cache merge` does."""
+    return merge_sources(into, read_sources(paths, into.file))
 
 
 def contents(folder: Path) -> tuple[list[BestConfig], dict[tuple[str, str], Measurement]]:
@@ -145,17 +154,42 @@ def test_a_path_without_a_cache_or_the_cache_itself_is_refused_before_anything_i
         assert entries(store) == []
 
 
-def test_a_file_that_is_no_cache_is_refused(tmp_path: Path) -> None:
-    """A foreign file among the sources ends the merge with its name."""
-    (tmp_path / "b").write_text("not a cache")
-    with Store.open(tmp_path / "a") as store, pytest.raises(CacheError, match="not a kt cache"):
-        merge(store, [tmp_path / "b"])
+def _not_a_cache(file: Path) -> None:
+    file.write_text("not a cache")
+
+
+def _damaged(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:200] + b"\xff" * 8000)
+
+
+def _newer(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+
+
+@pytest.mark.parametrize("spoil", [_not_a_cache, _damaged, _newer])
+def test_one_bad_source_and_nothing_is_merged(
+    spoil: Callable[[Path], None], kt: Callable[..., Any], tmp_path: Path, make_winner: Make
+) -> None:
+    """All sources are read before anything is written, and no cache is made. The way out is not that of kt's own."""
+    good, bad = cache(tmp_path / "good", make_winner()), cache(tmp_path / "bad", make_winner())
+    spoil(bad / "kt.sqlite3")
+    left = (bad / "kt.sqlite3").read_bytes()
+    outcome = kt("cache", "merge", good, bad, "--cache-dir", tmp_path / "new")
+    assert outcome.code == 2
+    message, hint = outcome.err.splitlines()
+    assert str(bad / "kt.sqlite3") in message
+    assert message.endswith("; nothing was merged")
+    assert "--cache-dir" not in hint
+    assert "prune" not in hint
+    assert not (tmp_path / "new").exists()
+    assert (bad / "kt.sqlite3").read_bytes() == left
 
 
 def test_a_merge_that_cannot_be_written_changes_nothing(
     tmp_path: Path, make_winner: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each cache comes in wholly or not at all."""
+    """All comes in, or nothing."""
     folder = cache(tmp_path / "b", make_winner(Problem(1, 1, 1)), make_winner(Problem(2, 2, 2)), s=Measurement("ok", 1))
 
     def fail(*_: object) -> int:
