@@ -25,6 +25,7 @@ __all__ = [
     "entries_of",
     "entry_filter",
     "judged_entries",
+    "selected_shapes",
 ]
 
 
@@ -130,25 +131,51 @@ def entry_filter(
     Raises:
         InputError: a filter names a format or layout that does not exist.
     """
-    from kt.problems import LAYOUTS
-    from kt.problems.dtype_names import check_dtype
-
-    wanted_dtype = check_dtype(dtype) if dtype else None
-    if layout is not None and layout not in LAYOUTS:
-        raise InputError(f"--layout {layout!r} is unknown", hint=f"use one of {', '.join(LAYOUTS)}")
+    of_problem = _problem_filter(dtype, layout)
     part = device_part(device) if device is not None else ""
 
     def keep(entry: Entry) -> bool:
-        problem = entry.best.key.problem
         return (
-            wanted_dtype in (None, problem.dtype)
-            and layout in (None, problem.layout)
+            of_problem(entry.best.key.problem)
             and family in (None, entry.best.config.family)
             and entry.best.key.device.matches(part)
             and (not states or entry.state in states)
         )
 
     return keep
+
+
+def selected_shapes(paths: Sequence[Path], *, dtype: str | None = None, layout: str | None = None) -> list[Problem]:
+    """The shapes of the files as these state them, of which the filters keep some.
+
+    Raises:
+        InputError: a file or a filter cannot be used, or no shape is left.
+    """
+    from kt.cli.inputs import read_shapes
+
+    keep = _problem_filter(dtype, layout)
+    problems = read_shapes(paths, None)
+    kept = [problem for problem in problems if keep(problem)]
+    if not kept:
+        asked = " and ".join(f"{name} {value}" for name, value in (("dtype", dtype), ("layout", layout)) if value)
+        files = ", ".join("<stdin>" if str(path) == "-" else str(path) for path in paths)
+        raise InputError(
+            f"none of the {len(problems)} shapes of {files} has {asked}",
+            hint="here, options only select among what a file says; shapes tuned with `kt tune --dtype` are "
+            "found without --shapes, or by a file that says so",
+        )
+    return kept
+
+
+def _problem_filter(dtype: str | None, layout: str | None) -> Callable[[Problem], bool]:
+    """Raises InputError if the format or the layout does not exist."""
+    from kt.problems import LAYOUTS
+    from kt.problems.dtype_names import check_dtype
+
+    wanted = check_dtype(dtype) if dtype else None
+    if layout is not None and layout not in LAYOUTS:
+        raise InputError(f"--layout {layout!r} is unknown", hint=f"use one of {', '.join(LAYOUTS)}")
+    return lambda problem: wanted in (None, problem.dtype) and layout in (None, problem.layout)
 
 
 def entries_of(found: Iterable[Entry], problems: Iterable[Problem]) -> list[Entry]:

@@ -47,7 +47,14 @@ def export(
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
     from kt.cli import inputs
-    from kt.cli.cache_entries import current_spaces, digests, entries_of, entry_filter, judged_entries
+    from kt.cli.cache_entries import (
+        current_spaces,
+        digests,
+        entries_of,
+        entry_filter,
+        judged_entries,
+        selected_shapes,
+    )
     from kt.cli.target import check_target, files_read
     from kt.export.write_file import write_if_changed
 
@@ -55,7 +62,7 @@ def export(
         raise InputError("kt export needs one format", hint="give either --json or --header")
     if namespace is not None and not header:
         raise InputError("--namespace is for --header", hint="leave it out, or export a header")
-    problems = inputs.read_shapes(shapes, dtype) if shapes else None
+    problems = selected_shapes(shapes, dtype=dtype) if shapes else None
     spaces = current_spaces(space)
     folders = inputs.check_folders(templates)
     sources = digests(spaces, folders)

@@ -58,9 +58,16 @@ def show_cache(
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
     from kt.cli import inputs
-    from kt.cli.cache_entries import current_spaces, digests, entries_of, entry_filter, judged_entries
+    from kt.cli.cache_entries import (
+        current_spaces,
+        digests,
+        entries_of,
+        entry_filter,
+        judged_entries,
+        selected_shapes,
+    )
 
-    problems = inputs.read_shapes(shapes, dtype) if shapes else None
+    problems = selected_shapes(shapes, dtype=dtype, layout=layout) if shapes else None
     spaces = current_spaces(space)
     sources = digests(spaces, inputs.check_folders(templates))
     keep = entry_filter(dtype=dtype, layout=layout, device=device_filter, family=family, states=state)

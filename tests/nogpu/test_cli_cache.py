@@ -128,6 +128,25 @@ def test_filters(kt: Command, own_environment: Path, fresh: Command, filters: tu
     assert {entry["problem"]["m"] for entry in document["entries"]} == left
 
 
+def test_with_shapes_a_format_still_only_selects(
+    kt: Command, own_environment: Path, fresh: Command, tmp_path: Path
+) -> None:
+    """--dtype and --layout keep those of the file's shapes that are so; a default of the file means what it says."""
+    _fill(own_environment, fresh(512), fresh(256, dtype="bf16"), fresh(512, dtype="bf16"))
+    file = tmp_path / "shapes.yaml"
+    file.write_text("dtype: fp32\nshapes:\n  - {m: 512, n: 512, k: 512}\n  - {m: 256, n: 512, k: 512, dtype: bf16}\n")
+    for dtype, m in (("bf16", 256), ("fp32", 512)):
+        document = kt("show-cache", "--shapes", file, "--dtype", dtype, "--json").json
+        assert [entry["problem"]["m"] for entry in document["entries"]] == [m]
+        assert (document["shapes"], document["missing"]) == (1, [])
+        table = kt("export", "--json", "--shapes", file, "--dtype", dtype).json
+        assert [row["problem"]["m"] for row in table["rows"]] == [m]
+    for command in (("show-cache", "--layout", "tt"), ("export", "--json", "--dtype", "fp64")):
+        outcome = kt(*command, "--shapes", file)
+        assert outcome.code == 2
+        assert f"none of the 2 shapes of {file} has {command[-2].strip('-')} {command[-1]}" in outcome.err
+
+
 def test_a_filter_with_a_typo_is_refused(kt: Command) -> None:
     """An unknown format or layout is not an empty listing."""
     assert kt("show-cache", "--dtype", "fp23").code == 2
