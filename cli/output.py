@@ -16,8 +16,11 @@ _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 def json_text(document: Any) -> str:
-    """Strict JSON (no NaN, no infinity), indented, one newline at the end."""
-    return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    """Strict JSON in ASCII (no NaN, no infinity), indented, one newline at the end.
+
+    A byte of a path that is not UTF-8 is written as Python has it, `\\udcff` for 0xff: raw, it would be no JSON.
+    """
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
 def print_json(document: Any) -> None:

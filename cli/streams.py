@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import typer
@@ -63,9 +64,14 @@ class _Closed(_Checked):
 
 @contextmanager
 def checked_streams() -> Iterator[None]:
-    """While this lasts, a failure of standard output or standard error ends the command as `_Checked` says."""
+    """While this lasts, a failure of standard output or standard error ends the command as `_Checked` says.
+
+    Paths that are not UTF-8 are printed byte by byte.
+    """
     before = sys.stdout, sys.stderr
     out, err = (_opened(stream, number) for number, stream in enumerate(before, 1))
+    if isinstance(out, TextIOWrapper):
+        out.reconfigure(errors="surrogateescape")
     out_kind = _Checked if before[0] else _Closed
     sys.stdout = cast(TextIO, out_kind(out, "standard output"))
     sys.stderr = cast(TextIO, _Checked(err, "standard error"))

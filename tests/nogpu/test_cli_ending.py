@@ -1,5 +1,6 @@
 """How the command line ends when it is misspelt, cannot be read, or is interrupted before it began."""
 
+import json
 import os
 import subprocess
 import sys
@@ -88,6 +89,20 @@ def test_messages_never_get_into_the_data() -> None:
     """With standard error closed, messages go nowhere, and the exit code still tells."""
     done = _shell("kt export --json 2>&-")
     assert (done.returncode, done.stdout) == (3, "")
+
+
+@pytest.mark.parametrize("variables", [{}, {"PYTHONIOENCODING": "utf-8:strict"}, {"PYTHONIOENCODING": "ascii"}])
+@pytest.mark.parametrize("command", ["cache path", "show-cache"])
+def test_a_path_that_is_not_utf_8(command: str, variables: dict[str, str], tmp_path: Path) -> None:
+    """Its document is JSON, from which the path can be had again; by itself it is printed as it is."""
+    folder = tmp_path / os.fsdecode(b"c\xff")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    arguments = [sys.executable, "-m", "kt", *command.split(), "--cache-dir", str(folder)]
+    done = subprocess.run([*arguments, "--json"], env=environment, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    document = json.loads(done.stdout.decode("ascii"))
+    assert os.fsencode(document["path" if "path" in document else "cache"]).startswith(os.fsencode(folder))
+    plain = subprocess.run(arguments, env=environment, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    assert plain.stdout == (os.fsencode(folder) + b"\n" if command == "cache path" else b"")
 
 
 INTERRUPT_AN_IMPORT = """
