@@ -41,6 +41,9 @@ def gemm(
     jobs: options.Jobs = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="List also the constraints that reject nothing.")
+    ] = False,
     progress: options.Progress = options.ProgressMode.auto,
 ) -> None:
     """Show the search spaces, what is rejected and why, and about how long tuning would take.
@@ -77,7 +80,7 @@ def gemm(
     if as_json:
         print_json(_document(request, planned, compiled))
     else:
-        print_plan(planned, compiled)
+        print_plan(planned, compiled, verbose=verbose)
     if not quiet:
         _say(request)
     _raise_failures(planned, compiled)

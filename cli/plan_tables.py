@@ -15,18 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["print_plan"]
 
 
-def print_plan(planned: Plan, compiled: CompiledPlan | None) -> None:
-    """All tables, then the estimate."""
+def print_plan(planned: Plan, compiled: CompiledPlan | None, *, verbose: bool = False) -> None:
+    """What would be tried, the estimate, then what is rejected: the longest table last, with `verbose` all of it."""
     print_table(
         ("shape", "valid", "to try", "predicted us", "floor us", "limit", "best predicted"),
         [_shape_row(shape) for shape in planned.shapes],
         left=frozenset({"shape", "limit", "best predicted"}),
-    )
-    print()
-    print_table(
-        ("family", "rejected", "unless", "reason"),
-        _rejection_rows(planned.shapes),
-        left=frozenset({"family", "unless", "reason"}),
     )
     if compiled is not None:
         print()
@@ -36,7 +30,23 @@ def print_plan(planned: Plan, compiled: CompiledPlan | None) -> None:
             [_compiled_row(one) for one in compiled.configs],
             left=frozenset({"shape", "limited by", "configuration", "verdict"}),
         )
-    print(f"\nabout {planned.kernels} kernels to compile and {_duration(planned.seconds)} to tune{_answered(planned)}")
+    print(
+        f"\nabout {planned.kernels} kernels to compile and {_duration(planned.seconds)} to tune{_answered(planned)}\n"
+    )
+    _print_rejections(planned.shapes, verbose=verbose)
+
+
+def _print_rejections(shapes: Sequence[ShapePlan], *, verbose: bool) -> None:
+    rows = _rejection_rows(shapes)
+    shown = [row for row in rows if verbose or not _rejects_nothing(row)]
+    print_table(("family", "rejected", "unless", "reason"), shown, left=frozenset({"family", "unless", "reason"}))
+    if hidden := len(rows) - len(shown):
+        print(f"constraints not shown, for they reject nothing here: {hidden}; --verbose lists them")
+
+
+def _rejects_nothing(row: tuple[str, ...]) -> bool:
+    _, rejected, require, _ = row
+    return bool(require) and rejected == "0"
 
 
 def _answered(planned: Plan) -> str:

@@ -48,6 +48,22 @@ def test_text_for_people(kt: Command, shapes: Path, narrow: tuple[str, ...]) -> 
     assert "NVIDIA H200 (modelled)" in outcome.err
 
 
+def test_what_rejects_nothing_is_shown_on_request(kt: Command, shapes: Path, narrow: tuple[str, ...]) -> None:
+    """The estimate stands before the constraints, of which those that reject nothing are counted; --json has all."""
+    space = Path(narrow[1])
+    space.write_text(space.read_text().replace("launches:", "  - {require: m >= 1, reason: some rows}\nlaunches:"))
+    command = ("plan", "gemm", "--shapes", shapes, *narrow)
+    out = kt(*command).out
+    assert "some rows" not in out
+    assert out.index("kernels to compile") < out.index("combinations of all values") < out.index("are left")
+    assert out.splitlines()[-1] == "constraints not shown, for they reject nothing here: 1; --verbose lists them"
+    verbose = kt(*command, "--verbose").out
+    assert "some rows" in verbose
+    assert "not shown" not in verbose
+    (family,) = kt(*command, "--json").json["shapes"][0]["families"]
+    assert {"require": "m >= 1", "reason": "some rows", "count": 0} in family["rejections"]
+
+
 def test_compile_shows_resources(kt: Command, shapes: Path, narrow: tuple[str, ...]) -> None:
     """--compile compiles for the device and shows registers, shared memory and what limits the blocks."""
     command = ("plan", "gemm", "--shapes", shapes, "--device", "model:a100", *narrow, "--compile")
@@ -75,6 +91,9 @@ def test_a_shape_that_nothing_fits_is_exit_3(kt: Command, shapes: Path, narrow: 
     assert "1 of 2 shapes have no valid configuration" in outcome.err
     assert "fp32 nn 64x64x64" in outcome.err
     assert "few rows" in outcome.err
+    space.write_text(space.read_text().replace("m >= 80", "m >= 800"))
+    out = kt("plan", "gemm", "--shapes", shapes, *narrow).out
+    assert re.search(r"^small +0 +are left$", out, re.MULTILINE), "a family of which nothing is left shows so"
 
 
 def test_a_format_without_a_family_is_exit_3(kt: Command, shapes: Path, narrow: tuple[str, ...]) -> None:
