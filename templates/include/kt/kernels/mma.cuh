@@ -44,6 +44,16 @@ struct MmaForm : PlainSums<TAcc> {
   static constexpr bool kBytes = FORMAT == Format::kInt8 || FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
   static constexpr bool kWords = FORMAT == Format::kTf32, kDoubles = FORMAT == Format::kFp64;
   using Word = typename Select<kDoubles, double, unsigned>::type;
+  static constexpr Format kFormat = FORMAT;
+  // From Hopper on, data-centre GPUs have no mma.sync of 8-bit floats: here they are widened to fp16, which halves the rate.
+  // (The compiler would do so for each `mma` alone, with additions in between.)
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+  static constexpr bool kWidened = FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
+#else
+  static constexpr bool kWidened = false;
+#endif
+  static constexpr int kMultiplications = kWidened ? 2 : 1;
+  static constexpr Format kMultiplied = kWidened ? Format::kFp16 : FORMAT;
   static constexpr int kDepthBytes = kDoubles ? 64 : 32;
   // Whether the next fragments are read while the present ones multiply. fp64 multiplies so long that other warps fill
   // the pause, and its sums need the registers.
@@ -153,11 +163,14 @@ struct MmaSums {
   // Columns turn back at the end of each row of tiles, so that one fragment of B is used twice in a row.
   __device__ __forceinline__ void multiply(const typename Traits::FragmentA& a, const typename Traits::FragmentB& b) {
 #pragma unroll
-    for (int i = 0; i < kStrips; ++i) {
+    for (int part = 0; part < Form::kMultiplications; ++part) {
 #pragma unroll
-      for (int step = 0; step < kOctets; ++step) {
-        const int j = i % 2 ? kOctets - 1 - step : step;
-        ptx::mma<Traits::FORMAT>(at[i][j], a.at + 4 * i, b.at + 2 * j);
+      for (int i = 0; i < kStrips; ++i) {
+#pragma unroll
+        for (int step = 0; step < kOctets; ++step) {
+          const int j = i % 2 ? kOctets - 1 - step : step;
+          ptx::mma<Form::kMultiplied>(at[i][j], a.at[part] + 4 * i, b.at[part] + 2 * j);
+        }
       }
     }
   }

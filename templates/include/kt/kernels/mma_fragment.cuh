@@ -15,21 +15,48 @@ __host__ __device__ constexpr int octet_position(int octet, int g) {
 }
 
 // The words of one k step, two an octet (half 0 and 1 of the step): for A in the order in which `mma` takes two octets,
-// for B octet by octet.
+// for B octet by octet. Where words are widened, each half becomes a multiplication of its own.
 template <class Form, Side SIDE, int OCTETS>
 struct Fragment {
-  typename Form::Word at[2 * OCTETS];
+  using Word = typename Form::Word;
+  static constexpr int kWords = 2 * OCTETS;  // of one multiplication
+  Word at[Form::kMultiplications][kWords];
 
-  __device__ __forceinline__ typename Form::Word& of(int octet, int half) {
-    return at[SIDE == Side::kA ? octet / 2 * 4 + half * 2 + octet % 2 : octet * 2 + half];
+  static constexpr __device__ int index(int octet, int half) {
+    return SIDE == Side::kA ? octet / 2 * 4 + half * 2 + octet % 2 : octet * 2 + half;
+  }
+
+  __device__ __forceinline__ void set(int octet, int half, Word word) {
+    if constexpr (Form::kWidened) {
+      unsigned pairs[2];
+      ptx::widen<Form::kFormat>(pairs, word);
+      at[half][index(octet, 0)] = pairs[0];
+      at[half][index(octet, 1)] = pairs[1];
+    } else {
+      at[0][index(octet, half)] = word;
+    }
   }
 };
 
-// Where the words were read in the order of the fragment.
-template <class Form, class Fragment, int GROUPS>
-__device__ __forceinline__ void as_read(Fragment& fragment, const unsigned (&raw)[GROUPS][4]) {
+// Of 16 neighbours, words as ldmatrix brings them in the order of the fragment: matrix `matrix` is of this octet and half.
+template <Side SIDE>
+__host__ __device__ constexpr int octet_of(int matrix) {
+  return SIDE == Side::kA ? matrix % 2 : matrix / 2;
+}
+template <Side SIDE>
+__host__ __device__ constexpr int half_of(int matrix) {
+  return SIDE == Side::kA ? matrix / 2 : matrix % 2;
+}
+
+template <class Form, Side SIDE, int GROUPS>
+__device__ __forceinline__ void as_read(Fragment<Form, SIDE, 2 * GROUPS>& fragment, const unsigned (&raw)[GROUPS][4]) {
 #pragma unroll
-  for (int i = 0; i < 4 * GROUPS; ++i) fragment.at[i] = Form::prepared(raw[i / 4][i % 4]);
+  for (int group = 0; group < GROUPS; ++group) {
+#pragma unroll
+    for (int matrix = 0; matrix < 4; ++matrix) {
+      fragment.set(2 * group + octet_of<SIDE>(matrix), half_of<SIDE>(matrix), Form::prepared(raw[group][matrix]));
+    }
+  }
 }
 
 // Readers read the fragments of a warp, in two halves: `read` starts the loads of a k step into raw words, `arrange` makes
@@ -47,7 +74,7 @@ struct RowReader {
 
   __device__ __forceinline__ explicit RowReader(int first_mn) {
     const int lane = int(threadIdx.x) % 32, matrix = lane / 8;
-    const int octet = SIDE == Side::kA ? matrix % 2 : matrix / 2, half = SIDE == Side::kA ? matrix / 2 : matrix % 2;
+    const int octet = octet_of<SIDE>(matrix), half = half_of<SIDE>(matrix);
     offset = Tile::Places::offset(first_mn + octet * 8 + lane % 8, half * 16);
   }
 
@@ -62,7 +89,7 @@ struct RowReader {
 
   template <class Form>
   __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
-    as_read<Form>(fragment, raw);
+    as_read<Form, SIDE>(fragment, raw);
   }
 };
 
@@ -78,7 +105,7 @@ struct TransposingReader {
 
   __device__ __forceinline__ explicit TransposingReader(int first_mn) {
     const int lane = int(threadIdx.x) % 32, matrix = lane / 8;
-    const int octet = SIDE == Side::kA ? matrix % 2 : matrix / 2, half = SIDE == Side::kA ? matrix / 2 : matrix % 2;
+    const int octet = octet_of<SIDE>(matrix), half = half_of<SIDE>(matrix);
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
       offsets[group] = Tile::Places::offset(half * 8 + lane % 8, (first_mn + group * 16 + octet * 8) * 2);
@@ -94,7 +121,7 @@ struct TransposingReader {
 
   template <class Form>
   __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
-    as_read<Form>(fragment, raw);
+    as_read<Form, SIDE>(fragment, raw);
   }
 };
 
@@ -131,8 +158,8 @@ struct BytePairReader {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const unsigned first = raw[group][2 * half], second = raw[group][2 * half + 1];
-        fragment.of(2 * group, half) = Form::prepared_elsewhere(__byte_perm(first, second, 0x6420));
-        fragment.of(2 * group + 1, half) = Form::prepared_elsewhere(__byte_perm(first, second, 0x7531));
+        fragment.set(2 * group, half, __byte_perm(first, second, 0x6420));
+        fragment.set(2 * group + 1, half, __byte_perm(first, second, 0x7531));
       }
     }
   }
@@ -176,7 +203,7 @@ struct WordReader {
     for (int octet = 0; octet < kOctets; ++octet) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        fragment.of(octet, half) = Form::prepared_elsewhere(raw[octet / kSpread][half][octet % kSpread]);
+        fragment.set(octet, half, Form::prepared_elsewhere(raw[octet / kSpread][half][octet % kSpread]));
       }
     }
   }
@@ -207,7 +234,7 @@ struct DoubleRowReader {
 #pragma unroll
     for (int octet = 0; octet < kOctets; ++octet) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) fragment.of(octet, half) = raw[octet][half];
+      for (int half = 0; half < 2; ++half) fragment.set(octet, half, raw[octet][half]);
     }
   }
 };
@@ -248,7 +275,7 @@ struct DoubleColumnReader {
 #pragma unroll
     for (int octet = 0; octet < kOctets; ++octet) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) fragment.of(octet, half) = raw[octet / 2][half][octet % 2];
+      for (int half = 0; half < 2; ++half) fragment.set(octet, half, raw[octet / 2][half][octet % 2]);
     }
   }
 };

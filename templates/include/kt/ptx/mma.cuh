@@ -47,6 +47,23 @@ __device__ __forceinline__ void mma(unsigned (&sum)[2], const unsigned* a, const
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// Four 8-bit floats become two words of two fp16 each, which hold them exactly.
+template <Format FORMAT>
+__device__ __forceinline__ void widen(unsigned (&pairs)[2], unsigned word) {
+  if constexpr (FORMAT == Format::kFp8E4m3) {
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e4m3x2 %0, low;\n"
+        "cvt.rn.f16x2.e4m3x2 %1, high;\n}\n"
+        : "=r"(pairs[0]), "=r"(pairs[1])
+        : "r"(word));
+  } else {
+    static_assert(FORMAT == Format::kFp8E5m2);
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e5m2x2 %0, low;\n"
+        "cvt.rn.f16x2.e5m2x2 %1, high;\n}\n"
+        : "=r"(pairs[0]), "=r"(pairs[1])
+        : "r"(word));
+  }
+}
+
 // A word is one number here: words 0, 1 of A and 0 of B belong to k = t, the others to k = t + 4. (So says `mma`; as long as
 // A and B agree, a word may be of any k.) m8n8k4 has half the rate of m16n8k8 on sm_90.
 template <Format FORMAT>
