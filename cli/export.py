@@ -62,6 +62,10 @@ def export(
         raise InputError("kt export needs one format", hint="give either --json or --header")
     if namespace is not None and not header:
         raise InputError("--namespace is for --header", hint="leave it out, or export a header")
+    if namespace is not None:
+        from kt.export.header import check_namespace
+
+        check_namespace(namespace)
     problems = selected_shapes(shapes, dtype=dtype) if shapes else None
     spaces = current_spaces(space)
     folders = inputs.check_folders(templates)
@@ -124,4 +128,4 @@ def _table(bests: Sequence[BestConfig]) -> str:
 def _header(bests: Sequence[BestConfig], predicted: bool, namespace: str | None) -> str:
     from kt.export.header import render_header
 
-    return render_header(bests, predicted=predicted, namespace=namespace or "kt")
+    return render_header(bests, predicted=predicted, namespace="kt" if namespace is None else namespace)

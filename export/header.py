@@ -10,14 +10,15 @@ from kt.cache.key import canonical, key_digest, problem_fields, scalar_use
 from kt.cache.ranking import choose, listing_order
 from kt.cache.records import BestConfig
 from kt.devices.device import DeviceIdentity
-from kt.errors import InputError
+from kt.errors import OptionError
+from kt.export.c_names import is_declared, is_macro
 from kt.export.keywords import KEYWORDS
 from kt.export.literals import bool_literal, double_literal, int_literal, string_literal
 from kt.problems import DTYPES, LAYOUTS, Problem
 from kt.problems.dtypes import ACCUMULATORS, OUTPUT_BYTES
 from kt.search_spaces.space import Config, Launch, Value
 
-__all__ = ["render_header"]
+__all__ = ["check_namespace", "render_header"]
 
 _FORMATS = tuple(dict.fromkeys(["standard", *DTYPES, *ACCUMULATORS, *OUTPUT_BYTES]))
 _USES = ("zero", "one", "other")
@@ -49,9 +50,9 @@ def render_header(winners: Iterable[BestConfig], *, predicted: bool = False, nam
         namespace: C++ namespace of everything in the header.
 
     Raises:
-        InputError: the namespace is no C++ name, or a reserved one.
+        OptionError: the namespace is no C++ name, or one that cannot be had beside C's headers.
     """
-    _check_namespace(namespace)
+    check_namespace(namespace)
     data = _data(_distinct(best for best in winners if predicted or not best.measurement.predicted))
     digest = hashlib.sha256(canonical([__version__, data]).encode()).hexdigest()[:16]
     text: str = _template().render(
@@ -69,12 +70,23 @@ def render_header(winners: Iterable[BestConfig], *, predicted: bool = False, nam
     return text
 
 
-def _check_namespace(namespace: str) -> None:
+def check_namespace(namespace: str) -> None:
+    """Raises OptionError if `namespace` is no C++ name, or one that cannot be had beside C's headers."""
     if not re.fullmatch(r"[A-Za-z]\w*(::[A-Za-z]\w*)*", namespace, re.ASCII) or "__" in namespace:
-        raise InputError(f"{namespace!r} is not a C++ namespace", hint="e.g. --namespace mylib::tuned")
-    for name in namespace.split("::"):
+        raise OptionError("namespace", f"{namespace!r} is not a C++ namespace", hint="e.g. --namespace mylib::tuned")
+    names = namespace.split("::")
+    for name in names:
         if name in KEYWORDS:
-            raise InputError(f"{name!r} is reserved in C++: no namespace can have it", hint="e.g. --namespace mylib")
+            problem = f"{name!r} is reserved in C++: no namespace can have it"
+            raise OptionError("namespace", problem, hint="e.g. --namespace mylib")
+        if is_macro(name):
+            problem = f"{name!r} is a macro of C's headers, which would replace it"
+            raise OptionError("namespace", problem, hint="e.g. --namespace mylib")
+    if names[0] in ("std", "main") or is_declared(names[0]):
+        problem = f"{names[0]!r} is a name of the C++ or C library, or of the program itself"
+        raise OptionError(
+            "namespace", problem, hint=f"put it into a namespace of yours: --namespace mylib::{namespace}"
+        )
 
 
 def _template() -> Any:

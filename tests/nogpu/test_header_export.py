@@ -407,3 +407,29 @@ def test_the_namespace_is_the_users_choice_and_must_be_one(make_winner: Make) ->
     for wrong in ("class", "mine::export", "int"):
         with pytest.raises(InputError, match=r"reserved in C\+\+"):
             render_header([make_winner()], namespace=wrong)
+
+
+TAKEN = ["std", "std::mine", "main", "int8_t", "size_t", "strlen", "printf", "log", "sinf", "strtol_l", "index", "FILE",
+         "tm", "pthread_create", "atomic_int"]  # fmt: skip
+MACROS = ["NULL", "EOF", "errno", "assert", "INT_MAX", "linux", "unix", "stdin", "EINVAL", "SIGINT", "PRId64", "M_PI"]
+
+
+@pytest.mark.parametrize("namespace", [*TAKEN, *MACROS, *(f"mine::{name}" for name in MACROS), ""])
+def test_a_namespace_that_cannot_be_had_beside_the_headers_of_c(kt: Callable[..., Any], namespace: str) -> None:
+    """Whether the cache has anything or not: exit 2, with the option. Many a program includes <cstring> too."""
+    outcome = kt("export", "--header", "--namespace", namespace)
+    assert outcome.code == 2
+    named = namespace.removeprefix("mine::").partition("::")[0]
+    assert outcome.err.startswith(f"kt: error: --namespace {named!r}")
+
+
+@needs_gxx
+def test_namespaces_that_are_allowed_work_beside_all_headers(tmp_path: Path, make_winner: Make) -> None:
+    """Also a name of the library, if it is nested: the header asks the standard library by its full name."""
+    names = ["mine", "mine::std", "mine::int8_t", "a::log::size_t", "detail", "Entry", "find::Device", "Engine"]
+    text = "".join(f"#include <{name}>\n" for name in ("cassert", "cmath", "csignal", "cstdio", "cstring", "ctime"))
+    for number, name in enumerate(names):
+        (tmp_path / f"{number}.h").write_text(render_header([make_winner()], namespace=name))
+        text += f'#include "{number}.h"\n'
+    text += "int main() { return " + " + ".join(f"(::{name}::misses() == 0 ? 0 : 1)" for name in names) + "; }\n"
+    run(build(tmp_path, "", main=text))
