@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "NUMBERS",
     "Budget",
     "CacheDir",
     "Device",
@@ -20,8 +21,11 @@ __all__ = [
     "Progress",
     "ProgressMode",
     "Quiet",
+    "Seed",
     "Shapes",
     "Space",
+    "State",
+    "StateName",
     "Strategy",
     "StrategyName",
     "Templates",
@@ -29,6 +33,7 @@ __all__ = [
 ]
 
 MOST_JOBS = 256  # each takes some hundred MB; more of them than cores gain nothing
+NUMBERS = {"jobs": f"a whole number from 0 to {MOST_JOBS}", "seed": "a whole number, 0 or more"}  # wanted, in words
 
 
 class ProgressMode(StrEnum):
@@ -45,6 +50,15 @@ class StrategyName(StrEnum):
     auto = "auto"
     exhaustive = "exhaustive"
     random = "random"
+
+
+class StateName(StrEnum):
+    """The states of a cached winner."""
+
+    valid = "valid"
+    partial = "partial"
+    predicted = "predicted"
+    stale = "stale"
 
 
 def _path(text: str) -> Path:
@@ -94,6 +108,11 @@ Strategy = Annotated[
 ]
 Budget = Annotated[
     str | None, typer.Option(metavar="LIMIT", help="Time of the run (60s, 5m, 1h) or candidates a shape (500).")
+]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the search and of the operands, 0 or more.")]
+State = Annotated[
+    list[StateName] | None,
+    typer.Option(metavar="STATE", help=f"Only these states: {', '.join(StateName)}; may be repeated."),
 ]
 CacheDir = Annotated[
     Path | None,

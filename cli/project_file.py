@@ -1,31 +1,71 @@
-"""`kt.toml`: a project's own defaults for options, below flags and `KT_*` variables and above the built-in defaults."""
+"""`kt.toml`: a project's own defaults for options, below flags and `KT_*` variables and above the built-in defaults.
+
+A value is checked when a command needs it: what goes before it, or belongs to another command, is no obstacle.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kt.cli.options import NUMBERS, ProgressMode, StrategyName
 from kt.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FILE_NAME", "find_project_file", "project_defaults"]
+__all__ = ["FILE_NAME", "ProjectValue", "find_project_file", "project_defaults"]
 
 FILE_NAME = "kt.toml"
+
+
+class _Kind(NamedTuple):
+    """Types of a value in the file, and what is wanted in words."""
+
+    types: tuple[type, ...]
+    wanted: str
+
+
+def _names(choices: type[ProgressMode | StrategyName]) -> str:
+    return "one of " + ", ".join(f'"{choice}"' for choice in choices)
+
+
 _PATHS = ("cache_dir", "space", "templates")
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "budget": (str, int),
-    "cache_dir": str,
-    "device": str,
-    "jobs": int,
-    "peers": str,
-    "progress": str,
-    "seed": int,
-    "space": str,
-    "strategy": str,
-    "templates": list,
+_KINDS = {
+    "budget": _Kind((str, int), 'a time such as "60s", "5m" or "1h", or a number of candidates such as 500'),
+    "cache_dir": _Kind((str,), "a path in quotes"),
+    "device": _Kind((str,), 'a name in quotes: "local", "0", "auto" or "model:NAME"'),
+    "jobs": _Kind((int,), NUMBERS["jobs"]),
+    "peers": _Kind((str,), 'names in quotes: "cublas", "cublaslt", "cublas,cublaslt" or "none"'),
+    "progress": _Kind((str,), _names(ProgressMode)),
+    "seed": _Kind((int,), NUMBERS["seed"]),
+    "space": _Kind((str,), "a path in quotes"),
+    "strategy": _Kind((str,), _names(StrategyName)),
+    "templates": _Kind((list,), 'a list of paths: ["templates"]'),
 }
+
+
+@dataclass(frozen=True)
+class ProjectValue:
+    """A default of an option: called for the value when no flag and no variable gives another."""
+
+    path: Path
+    name: str
+    value: Any
+
+    def __call__(self) -> Any:
+        """The value as the command line would give it; relative paths are relative to the file.
+
+        Raises:
+            InputError: it is of the wrong kind.
+        """
+        _check(self.path, self.name, self.value)
+        return _resolved(self.path.parent, self.name, self.value)
+
+    def __str__(self) -> str:
+        """For the help of the option."""
+        return ", ".join(map(str, self.value)) if isinstance(self.value, list) else _shown(self.value).strip("'")
 
 
 def find_project_file() -> Path | None:
@@ -44,16 +84,16 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def project_defaults(path: Path) -> dict[str, Any]:
-    """Option defaults by parameter name; relative paths are relative to the file.
+def project_defaults(path: Path) -> dict[str, ProjectValue]:
+    """Option defaults by parameter name.
 
     Raises:
-        InputError: unreadable, not TOML, an unknown key, or a value of the wrong kind.
+        InputError: unreadable, not TOML, or an unknown key.
     """
     values = _parsed(path)
-    for name, value in values.items():
-        _check(path, name, value)
-    return {name: _resolved(path.parent, name, value) for name, value in values.items()}
+    for name in values:
+        _check_name(path, name)
+    return {name: ProjectValue(path, name, value) for name, value in values.items()}
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -69,25 +109,27 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: {error}") from error
 
 
-def for_commands(names: Mapping[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+def for_commands(names: Mapping[str, Any], values: Mapping[str, ProjectValue]) -> dict[str, Any]:
     """`values` nested as the command line nests its commands: what Typer takes as default map."""
     return {name: for_commands(inner, values) if inner else values for name, inner in names.items()}
 
 
-def _check(path: Path, name: str, value: object) -> None:
+def _check_name(path: Path, name: str) -> None:
     if name not in _KINDS:
         from difflib import get_close_matches
 
         close = get_close_matches(name, _KINDS, 1)
         hint = f"did you mean {close[0]}?" if close else f"known keys: {', '.join(_KINDS)}"
         raise InputError(f"{path}: unknown key {name!r}", hint=hint)
-    if not _fits(value, _KINDS[name]) or (name in _PATHS and _names_nothing(value)):
-        raise InputError(
-            f"{path}: {name} is {_shown(value)}", hint="see docs/commands.md for the values of each option"
-        )
 
 
-def _fits(value: object, kinds: type | tuple[type, ...]) -> bool:
+def _check(path: Path, name: str, value: object) -> None:
+    kind = _KINDS[name]
+    if not _fits(value, kind.types) or (name in _PATHS and _names_nothing(value)):
+        raise InputError(f"{path}: {name} is {_shown(value)}; wanted is {kind.wanted}")
+
+
+def _fits(value: object, kinds: tuple[type, ...]) -> bool:
     if isinstance(value, bool) or not isinstance(value, kinds):
         return False
     if isinstance(value, int):

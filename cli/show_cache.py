@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,22 +26,13 @@ __all__ = ["show_cache"]
 SCHEMA = "kt.cache/1"
 
 
-class StateName(StrEnum):
-    """The states of a cached winner."""
-
-    valid = "valid"
-    partial = "partial"
-    predicted = "predicted"
-    stale = "stale"
-
-
 def show_cache(
     shapes: options.OptionalShapes = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
     layout: Annotated[str | None, typer.Option(metavar="LAYOUT", help="Only this layout: nn, nt, tn or tt.")] = None,
     device_filter: options.DeviceFilter = None,
     family: Annotated[str | None, typer.Option(metavar="NAME", help="Only winners of this kernel family.")] = None,
-    state: Annotated[list[StateName] | None, typer.Option(help="Only these states; may be repeated.")] = None,
+    state: options.State = None,
     space: options.Space = None,
     templates: options.Templates = None,
     cache_dir: options.CacheDir = None,

@@ -29,7 +29,7 @@ def gemm(
     templates: options.Templates = None,
     strategy: options.Strategy = options.StrategyName.auto,
     budget: options.Budget = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the search and of the operands.")] = 0,
+    seed: options.Seed = 0,
     output: options.Output = None,
     cache_dir: options.CacheDir = None,
     jobs: options.Jobs = 0,

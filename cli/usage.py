@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from kt.cli.options import NUMBERS
 from kt.cli.origin import source_of
 from kt.cli.outcome import complain
 from kt.errors import InputError
@@ -17,12 +18,15 @@ _PARSER_WORDS = "Value error, "
 
 def usage_failure(error: typer.BadParameter) -> int:
     """Print the failure, or the help of a command group that was called by itself; the exit code."""
+    param = getattr(error, "param", None)
+    if param is not None and param.name in NUMBERS:
+        error.message = f"wanted is {NUMBERS[param.name]}"
     text = error.format_message()
     if text.startswith("Usage: "):
         print(text, file=sys.stderr)
     else:
         command = error.ctx.command_path if error.ctx else "kt"
-        source = source_of(error.ctx, error.param) if error.ctx and getattr(error, "param", None) else ""
+        source = source_of(error.ctx, param) if error.ctx and param else ""
         said = f"{source}: {_plain(error.message)}" if source else _plain(text)
         complain(InputError(said, hint=f"`{command} --help` lists what there is"))
     return InputError.exit_code

@@ -47,7 +47,15 @@ def test_a_negative_seed_is_refused(kt: Command, shapes: Path) -> None:
     """--seed is 0 or more, as random number generators want it."""
     outcome = kt("tune", "gemm", "--device", "model:h200", "--shapes", shapes, "--seed", "-1")
     assert outcome.code == 2
-    assert "invalid value for '--seed'" in outcome.err
+    assert "invalid value for '--seed': wanted is a whole number, 0 or more" in outcome.err
+
+
+def test_help_speaks_of_values_in_words(kt: Command) -> None:
+    """A metavariable in capitals, and no name of a type in the program."""
+    for command in (("tune", "gemm"), ("plan", "gemm"), ("bench", "gemm"), ("show-cache",), ("export",)):
+        out = kt(*command, "--help").out
+        assert "int range" not in out
+        assert "list[" not in out
 
 
 @pytest.mark.parametrize(("end", "code"), [("| true", 141), ("> /dev/full", 1)])

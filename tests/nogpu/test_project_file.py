@@ -56,22 +56,13 @@ def test_it_applies_to_the_commands_that_have_the_option(kt: Command, project: P
     ("text", "said"),
     [
         ('devise = "auto"\n', "did you mean device?"),
-        ("jobs = true\n", "jobs is True"),
-        ('jobs = "many"\n', "jobs is 'many'"),
-        ("device = [1]\n", "device is [1]"),
         ("jobs = \n", "kt.toml"),
-        ("templates = [1]\n", "templates is [1]"),
-        ('templates = [["a"]]\n', "templates is [['a']]"),
-        ('cache_dir = "a\\u0000b"\n', "cache_dir is 'a\\x00b'"),
         (f"jobs = {'9' * 5000}\n", "kt.toml"),
-        (f"jobs = 0x{'f' * 5000}\n", "jobs is out of range"),
         (f"templates = {'[' * 5000}{']' * 5000}\n", "nested too deep"),
-        ('cache_dir = ""\n', "cache_dir is ''"),
-        ('templates = ["a", ""]\n', "templates is ['a', '']"),
     ],
 )
-def test_errors_name_file_and_key(kt: Command, project: Path, text: str, said: str) -> None:
-    """A bad project file is a usage error, with the file's path."""
+def test_a_file_that_cannot_be_understood_ends_every_command(kt: Command, project: Path, text: str, said: str) -> None:
+    """What is no TOML, and a key that nobody knows, is a usage error with the file's path."""
     (project / "kt.toml").write_text(text)
     outcome = kt("cache", "path")
     assert outcome.code == 2
@@ -80,13 +71,54 @@ def test_errors_name_file_and_key(kt: Command, project: Path, text: str, said: s
 
 
 TUNE = ("tune", "gemm", "--shapes", "shapes.yaml")
+WRONG_KINDS = [
+    ("jobs = true\n", "jobs is True; wanted is a whole number from 0 to 256"),
+    ('jobs = "many"\n', "jobs is 'many'; wanted is a whole number from 0 to 256"),
+    ("seed = 1.5\n", "seed is 1.5; wanted is a whole number, 0 or more"),
+    ("device = [1]\n", "device is [1]; wanted is a name in quotes"),
+    ("strategy = 3\n", 'strategy is 3; wanted is one of "auto", "exhaustive", "random"'),
+    ("templates = [1]\n", "templates is [1]; wanted is a list of paths"),
+    ('templates = [["a"]]\n', "templates is [['a']]"),
+    ('cache_dir = "a\\u0000b"\n', "cache_dir is 'a\\x00b'"),
+    (f"jobs = 0x{'f' * 5000}\n", "jobs is out of range"),
+    ('cache_dir = ""\n', "cache_dir is ''"),
+    ('templates = ["a", ""]\n', "templates is ['a', '']"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG_KINDS)
+def test_errors_name_file_and_key_and_what_is_wanted(kt: Command, project: Path, text: str, said: str) -> None:
+    """A value of the wrong kind ends a command that has the option, as a usage error."""
+    (project / "kt.toml").write_text(text)
+    outcome = kt(*TUNE)
+    assert outcome.code == 2
+    assert f"kt: error: {project / 'kt.toml'}: {said}" in outcome.err
+
+
+@pytest.mark.parametrize("text", [text for text, _ in WRONG_KINDS if not text.startswith("cache_dir")])
+def test_a_value_of_another_command_s_option_is_no_obstacle(kt: Command, project: Path, text: str) -> None:
+    """Each key applies to the commands that have the option; help is given in any case."""
+    (project / "kt.toml").write_text(text)
+    assert kt("cache", "path").code == 0
+    assert kt(*TUNE, "--help").code == 0
+
+
+def test_a_value_that_another_place_overrides_is_not_looked_at(
+    kt: Command, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flag and a variable go before the file, whatever stands in it."""
+    (project / "kt.toml").write_text("cache_dir = 3\n")
+    assert kt("cache", "path").code == 2
+    assert kt("cache", "path", "--cache-dir", project / "flag").code == 0
+    monkeypatch.setenv("KT_CACHE_DIR", str(project / "variable"))
+    assert kt("cache", "path").out == f"{project / 'variable'}\n"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("jobs = 999\n", "jobs: "),
-        ("seed = -1\n", "seed: "),
+        ("jobs = 999\n", "jobs: wanted is a whole number from 0 to 256"),
+        ("seed = -1\n", "seed: wanted is a whole number, 0 or more"),
         ('strategy = "best"\n', "strategy: 'best' is not one of 'auto', 'exhaustive', 'random'"),
         ('progress = "some"\n', "progress: 'some' is not one of"),
         ('budget = "soon"\n', "budget 'soon' is neither a time nor a number"),
@@ -121,7 +153,7 @@ def test_a_value_of_the_command_line_is_told_of_the_option(
     monkeypatch.setenv("KT_DEVICE", "fast")
     assert "kt: error: KT_DEVICE 'fast' names no device" in kt(*TUNE).err
     monkeypatch.setenv("KT_JOBS", "999")
-    assert "kt: error: KT_JOBS: " in kt(*TUNE).err
+    assert "kt: error: KT_JOBS: wanted is a whole number from 0 to 256" in kt(*TUNE).err
 
 
 def test_a_cache_that_cannot_be_used_says_who_named_it(kt: Command, project: Path) -> None:
@@ -144,7 +176,8 @@ def test_a_device_of_the_file_filters_no_results(kt: Command, project: Path) -> 
 def test_values_keep_their_meaning(project: Path) -> None:
     """Lists of folders stay lists; numbers become what the command line would have said."""
     (project / "kt.toml").write_text('templates = ["t"]\nseed = 3\nbudget = "60s"\n')
-    assert project_defaults(project / "kt.toml") == {"templates": [str(project / "t")], "seed": "3", "budget": "60s"}
+    values = {name: value() for name, value in project_defaults(project / "kt.toml").items()}
+    assert values == {"templates": [str(project / "t")], "seed": "3", "budget": "60s"}
     (project / "kt.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError):
         project_defaults(project / "kt.toml")
