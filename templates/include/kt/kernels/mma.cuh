@@ -58,10 +58,10 @@ struct MmaForm : PlainSums<TAcc> {
   // Whether the next fragments are read while the present ones multiply. fp64 multiplies so long that other warps fill
   // the pause, and its sums need the registers.
   static constexpr bool kAhead = !kDoubles;
-  static constexpr RowOrder kOrderAlongMn = kBytes   ? RowOrder::kBytePairs
-                                            : kWords ? RowOrder::kFourApart
-                                                     : RowOrder::kPlain;
-  static constexpr RowOrder kOrderAlongK = kDoubles ? RowOrder::kTwoApart : RowOrder::kPlain;
+  static constexpr RowOrder kOrderAlongMn = kBytes               ? RowOrder::kBytePairs
+                                            : kWords || kDoubles ? RowOrder::kFourApart
+                                                                 : RowOrder::kPlain;
+  static constexpr RowOrder kOrderAlongK = kDoubles ? RowOrder::kFourApart : RowOrder::kPlain;
   template <bool K_CONTIGUOUS>
   static constexpr RowOrder kOrder = K_CONTIGUOUS ? kOrderAlongK : kOrderAlongMn;
 

@@ -209,8 +209,8 @@ struct WordReader {
   }
 };
 
-// fp64, k contiguous: a lane reads k = 2 t and 2 t + 1 of one row. They are its two words of the k step; a lane of the
-// other operand has the same two.
+// fp64, k contiguous: a lane reads k = t and t + 4 of one row. (16 bytes at once would bring numbers that `mma` does not
+// take from neighbouring registers.)
 template <class Tile, Side SIDE, int WARP_MN>
 struct DoubleRowReader {
   static constexpr int kSpread = 1;
@@ -220,13 +220,18 @@ struct DoubleRowReader {
 
   __device__ __forceinline__ explicit DoubleRowReader(int first_mn) {
     const int lane = int(threadIdx.x) % 32;
-    offset = Tile::Places::offset(first_mn + lane / 4, lane % 4 * 16);
+    offset = Tile::Places::offset(first_mn + lane / 4, lane % 4 * 8);
   }
 
   __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step) const {
-    const unsigned address = stage + (offset ^ k_step * 64);
 #pragma unroll
-    for (int octet = 0; octet < kOctets; ++octet) ptx::load_shared(raw[octet], address + octet * 8 * Tile::kRowBytes);
+    for (int half = 0; half < 2; ++half) {
+      const unsigned address = stage + (offset ^ (k_step * 64 + half * 32));
+#pragma unroll
+      for (int octet = 0; octet < kOctets; ++octet) {
+        ptx::load_shared(raw[octet][half], address + octet * 8 * Tile::kRowBytes);
+      }
+    }
   }
 
   template <class Form>
@@ -239,33 +244,34 @@ struct DoubleRowReader {
   }
 };
 
-// fp64, mn contiguous: a lane reads neighbours 2 g and 2 g + 1 of rows 2 t and 2 t + 1; two octets take turns.
+// fp64, mn contiguous: likewise, of rows t and t + 4. A group of 16 neighbours is 128 bytes: its octets differ in the unit,
+// groups do not.
 template <class Tile, Side SIDE, int WARP_MN>
 struct DoubleColumnReader {
-  static constexpr int kSpread = 2;
+  static constexpr int kSpread = 1;
   static constexpr int kOctets = WARP_MN / 8;
-  static constexpr int kGroups = WARP_MN / 16;
   static constexpr int kDepth = 8;
-  using Raw = double[kGroups][2][2];
-  int offsets[kGroups][2];
+  using Raw = double[kOctets][2];
+  int offsets[2][2];
 
   __device__ __forceinline__ explicit DoubleColumnReader(int first_mn) {
     const int lane = int(threadIdx.x) % 32;
 #pragma unroll
-    for (int group = 0; group < kGroups; ++group) {
+    for (int octet = 0; octet < 2; ++octet) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        offsets[group][half] = Tile::Places::offset(lane % 4 * 2 + half, (first_mn + group * 16 + lane / 4 * 2) * 8);
+        offsets[octet][half] = Tile::Places::offset(half * 4 + lane % 4, (first_mn + octet * 8 + lane / 4) * 8);
       }
     }
   }
 
   __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step) const {
 #pragma unroll
-    for (int group = 0; group < kGroups; ++group) {
+    for (int octet = 0; octet < kOctets; ++octet) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        ptx::load_shared(raw[group][half], stage + offsets[group][half] + k_step * kDepth * Tile::kRowBytes);
+        ptx::load_shared(raw[octet][half],
+                         stage + offsets[octet % 2][half] + (octet / 2 * 128 + k_step * kDepth * Tile::kRowBytes));
       }
     }
   }
@@ -275,7 +281,7 @@ struct DoubleColumnReader {
 #pragma unroll
     for (int octet = 0; octet < kOctets; ++octet) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) fragment.set(octet, half, raw[octet / 2][half][octet % 2]);
+      for (int half = 0; half < 2; ++half) fragment.set(octet, half, raw[octet][half]);
     }
   }
 };

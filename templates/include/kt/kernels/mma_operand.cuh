@@ -10,9 +10,8 @@ namespace kt {
 // permutation of the bits of the row makes them so.
 //   kPlain      rows in their order
 //   kBytePairs  rows 0, 1, 4, 5, 8, 9, 12, 13 of each 16, then 2, 3, 6, 7, ...: the order in which ldmatrix reads bytes
-//   kFourApart  rows 0, 4, 1, 5, 2, 6, 3, 7 of each 8: words of rows t are read at once, and of rows t + 4
-//   kTwoApart   rows 0, 2, 4, 6, 1, 3, 5, 7 of each 8: halves of rows 2 t and 2 t + 1 are read at once
-enum class RowOrder { kPlain, kBytePairs, kFourApart, kTwoApart };
+//   kFourApart  rows 0, 4, 1, 5, 2, 6, 3, 7 of each 8: 32 bytes of rows 0 to 3 are read at once, and of rows 4 to 7
+enum class RowOrder { kPlain, kBytePairs, kFourApart };
 
 template <RowOrder ORDER>
 __host__ __device__ constexpr int row_place(int row) {
@@ -20,8 +19,6 @@ __host__ __device__ constexpr int row_place(int row) {
     return row / 16 * 16 + row / 2 % 2 * 8 + row / 4 % 4 * 2 + row % 2;
   } else if constexpr (ORDER == RowOrder::kFourApart) {
     return row / 8 * 8 + row % 4 * 2 + row / 4 % 2;
-  } else if constexpr (ORDER == RowOrder::kTwoApart) {
-    return row / 8 * 8 + row % 2 * 4 + row / 2 % 4;
   } else {
     return row;
   }

@@ -38,8 +38,8 @@ __device__ __forceinline__ void load_shared(unsigned (&words)[4], unsigned share
                : "r"(shared));
 }
 
-__device__ __forceinline__ void load_shared(double (&numbers)[2], unsigned shared) {
-  asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];\n" : "=d"(numbers[0]), "=d"(numbers[1]) : "r"(shared));
+__device__ __forceinline__ void load_shared(double& number, unsigned shared) {
+  asm volatile("ld.shared.f64 %0, [%1];\n" : "=d"(number) : "r"(shared));
 }
 
 }  // namespace kt::ptx
