@@ -6,7 +6,7 @@ of one value, a file must load within milliseconds, and the same table makes the
 
 import math
 from collections.abc import Iterator, Mapping
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,12 @@ from kt.errors import InputError
 from kt.problems.dtype_names import DTYPE_ALIASES, canonical_dtype, check_dtype
 from kt.problems.problem import Problem
 from kt.problems.shape_keys import INFORMATION, KEYS, ShapeKey
-from kt.problems.yaml_source import Document, Key, path_text, read_yaml
+from kt.problems.yaml_source import Document, Key, joined, path_text, read_yaml
 from kt.problems.yaml_values import check_keys, choice, describe, entries, fail, whole_number
 
 __all__ = ["MAX_PROBLEMS", "load_shapes", "shapes_schema"]
 
 MAX_PROBLEMS = 100_000
-SHOWN_ERRORS = 10
 
 _ROW = {**KEYS, **dict.fromkeys(INFORMATION)}
 _EXAMPLE = "a row looks like {m: 4096, n: 4096, k: 4096}"
@@ -38,22 +37,44 @@ def load_shapes(path: Path | str, *, dtype: str | None = None) -> list[Problem]:
     Raises:
         InputError: the file cannot be used; up to ten rows with errors are named at once.
     """
-    document = read_yaml(path)
+    document = read_yaml(path, lenient=True)
+    refused = _refused_rows(document)
     keys, rows, defaults = _parts(document)
     if dtype is not None:
         defaults = {**defaults, "dtype": (check_dtype(dtype),)}
     problems: dict[Problem, None] = {}
-    errors: list[InputError] = []
+    errors: dict[int, list[InputError]] = {}
     for index, row in enumerate(rows):
+        if index in refused:
+            errors[index] = refused[index]
+            continue
         try:
             problems.update(dict.fromkeys(_problems(document, (*keys, index), row, defaults)))
         except InputError as error:
-            errors.append(error)
+            errors[index] = [error]
         if len(problems) > MAX_PROBLEMS:
             raise fail(document, (*keys, index), f"brings the file above {MAX_PROBLEMS} shapes", "shorten its lists")
     if errors:
-        raise _joined(errors, document.path)
+        rows_text = f"{len(errors)} rows" if len(errors) > 1 else "a row"
+        raise joined(list(chain(*errors.values())), f"{document.path}: {rows_text} cannot be used")
     return list(problems)
+
+
+def _refused_rows(document: Document) -> dict[int, list[InputError]]:
+    """What YAML readers disagree on, by the number of its row.
+
+    Raises:
+        InputError: some of it stands outside of the rows, which cannot be judged then.
+    """
+    head: tuple[Key, ...] = () if isinstance(document.data, list) else ("shapes",)
+    rows: dict[int, list[InputError]] = {}
+    for refusal in document.refusals:
+        place = refusal.keys[len(head) :]
+        if refusal.keys[: len(head)] != head or not place or not isinstance(place[0], int):
+            errors = [refusal.error for refusal in document.refusals]
+            raise joined(errors, f"{document.path}: {len(errors)} values cannot be read")
+        rows.setdefault(place[0], []).append(refusal.error)
+    return rows
 
 
 def _parts(document: Document) -> tuple[tuple[Key, ...], list[Any], Values]:
@@ -134,14 +155,6 @@ def _factor(document: Document, keys: tuple[Key, ...], value: Any) -> float:
     quoted = isinstance(value, str) and value.lstrip("-").replace(".", "", 1).isdigit()
     hint = "remove the quotes" if quoted else "write a number like 1.5 or 1e-3"
     raise fail(document, keys, f"is {describe(document, keys, value)}; it must be a finite number", hint)
-
-
-def _joined(errors: list[InputError], path: str) -> InputError:
-    if len(errors) == 1:
-        return errors[0]
-    lines = [f"{error.message} ({error.hint})" if error.hint else error.message for error in errors[:SHOWN_ERRORS]]
-    more = [f"and {len(errors) - SHOWN_ERRORS} more"] if len(errors) > SHOWN_ERRORS else []
-    return InputError("\n".join([f"{path}: {len(errors)} rows cannot be used", *lines, *more]))
 
 
 def shapes_schema() -> dict[str, Any]:

@@ -15,11 +15,12 @@ from kt.problems.yaml_scalars import Ambiguous, plain_value
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["Document", "Key", "path_text", "read_yaml"]
+__all__ = ["Document", "Key", "Refusal", "joined", "path_text", "read_yaml"]
 
 Key = str | int
 
 MAX_DEPTH = 20
+SHOWN_ERRORS = 10  # of one file in one message
 MAX_BYTES = 64 * 2**20  # far above a file of the most shapes; /dev/zero has no end
 _PLAIN = "kt:plain"  # the tag that our loader gives to unquoted scalars, whatever they look like
 _TEXT = "tag:yaml.org,2002:str"
@@ -37,16 +38,26 @@ _HINTS = (
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A value that YAML readers disagree on, where it stands, and the error that says so."""
+
+    keys: tuple[Key, ...]
+    error: InputError
+
+
+@dataclass(frozen=True)
 class Document:
     """A YAML file as plain Python values that remember where they were written.
 
     Attributes:
         data: dicts with text keys, lists, text, int, float, bool and None.
         path: the file as it was named, or `<stdin>`.
+        refusals: what could not be read, in the order of the file; None stands for it in `data`.
     """
 
     data: Any
     path: str
+    refusals: tuple[Refusal, ...] = ()
     _root: Any = field(repr=False, compare=False, default=None)
 
     def where(self, *keys: Key) -> str:
@@ -84,12 +95,25 @@ def path_text(keys: tuple[Key, ...]) -> str:
     return text.removeprefix(".")
 
 
-def read_yaml(path: Path | str) -> Document:
+def joined(errors: list[InputError], heading: str) -> InputError:
+    """The only error as it is, or `heading` and up to ten of them as one."""
+    if len(errors) == 1:
+        return errors[0]
+    lines = [f"{error.message} ({error.hint})" if error.hint else error.message for error in errors[:SHOWN_ERRORS]]
+    more = [f"and {len(errors) - SHOWN_ERRORS} more"] if len(errors) > SHOWN_ERRORS else []
+    return InputError("\n".join([heading, *lines, *more]))
+
+
+def read_yaml(path: Path | str, *, lenient: bool = False) -> Document:
     """Read the YAML file `path`; "-" is standard input.
+
+    Args:
+        lenient: leave what readers disagree on to the caller, in `refusals`.
 
     Raises:
         InputError: the file cannot be read, is too large or empty, is not YAML, or says something that YAML readers
-            disagree on (`no`, `010`, `1:30`, `1_000`, a repeated key); the message begins with file, line and column.
+            disagree on (`no`, `010`, `1:30`, `1_000`, a repeated key); the message begins with file, line and column,
+            or has up to ten lines that do.
     """
     import yaml
 
@@ -101,10 +125,14 @@ def read_yaml(path: Path | str) -> Document:
         raise _syntax_error(error, text, name) from None
     except RecursionError:
         raise InputError(f"{name}: lists and mappings are nested too deep") from None
-    data = None if root is None else _Reader(name).value(root, ())
+    reader = _Reader(name)
+    data = None if root is None else reader.value(root, ())
+    if reader.refusals and (data is None or not lenient):
+        errors = [refusal.error for refusal in reader.refusals]
+        raise joined(errors, f"{name}: {len(errors)} values cannot be read")
     if data is None:
         raise InputError(f"{name}: the file is empty", hint="see docs/shapes-file.md and docs/search-spaces.md")
-    return Document(data, name, root)
+    return Document(data, name, tuple(reader.refusals), root)
 
 
 @lru_cache(maxsize=1)
@@ -180,28 +208,39 @@ def _child(node: Any, key: Key) -> tuple[Any, Any] | None:
 
 
 class _Reader:
-    """Turns nodes into values; a value that an alias repeats is read once, and never inside itself."""
+    """Turns nodes into values; a value that an alias repeats is read once, and never inside itself.
+
+    Attributes:
+        refusals: what has no one meaning; it is read as None.
+    """
 
     def __init__(self, name: str) -> None:
+        self.refusals: list[Refusal] = []
         self._name = name
         self._done: dict[int, Any] = {}
         self._open: set[int] = set()
+        self._refused: dict[int, InputError] = {}  # the first error in what an alias may repeat
 
     def value(self, node: Any, keys: tuple[Key, ...]) -> Any:
         if node.tag in (_PLAIN, _TEXT) and isinstance(node.value, str):
             return self._scalar(node, keys)
+        if id(node) in self._refused:
+            self.refusals.append(Refusal(keys, self._refused[id(node)]))
         if id(node) in self._done:
             return self._done[id(node)]
         if node.tag not in (_LIST, _MAP):
-            raise self._error(node, keys, f"has the tag {node.tag}", "remove the tag")
+            return self._refuse(node, keys, f"has the tag {node.tag}", "remove the tag")
         if id(node) in self._open:
-            raise self._error(node, keys, "repeats itself through an alias", "write the value out")
+            return self._refuse(node, keys, "repeats itself through an alias", "write the value out")
         if len(keys) >= MAX_DEPTH:
-            raise self._error(node, keys, f"is nested deeper than {MAX_DEPTH} levels", "check the brackets")
+            return self._refuse(node, keys, f"is nested deeper than {MAX_DEPTH} levels", "check the brackets")
         self._open.add(id(node))
+        before = len(self.refusals)
         result = self._list(node, keys) if node.tag == _LIST else self._mapping(node, keys)
         self._open.discard(id(node))
         self._done[id(node)] = result
+        if len(self.refusals) > before:
+            self._refused[id(node)] = self.refusals[before].error
         return result
 
     def _scalar(self, node: Any, keys: tuple[Key, ...]) -> Any:
@@ -211,7 +250,7 @@ class _Reader:
             return plain_value(node.value)
         except Ambiguous as error:
             shown = node.value if len(node.value) <= 40 else node.value[:40] + "…"
-            raise self._error(node, keys, f"is {shown}: {error.problem}", error.hint) from None
+            return self._refuse(node, keys, f"is {shown}: {error.problem}", error.hint)
 
     def _list(self, node: Any, keys: tuple[Key, ...]) -> list[Any]:
         return [self.value(item, (*keys, index)) for index, item in enumerate(node.value)]
@@ -221,27 +260,32 @@ class _Reader:
         lines: dict[str, int] = {}
         for key, item in node.value:
             name = self._key(key, keys)
+            if name is None:
+                continue
             if name in result:
-                raise self._error(key, (*keys, name), f"is given twice, first in line {lines[name]}", "remove one")
+                self._refuse(key, (*keys, name), f"is given twice, first in line {lines[name]}", "remove one")
+                continue
             lines[name] = key.start_mark.line + 1
             result[name] = self.value(item, (*keys, name))
         return result
 
-    def _key(self, node: Any, keys: tuple[Key, ...]) -> str:
+    def _key(self, node: Any, keys: tuple[Key, ...]) -> str | None:
+        """The key as a name; None if it is refused."""
         if not isinstance(node.value, str) or node.tag not in (_PLAIN, _TEXT):
-            raise self._error(node, keys, "has a key that is not a name", "write keys as plain words")
+            return self._refuse(node, keys, "has a key that is not a name", "write keys as plain words")
         name: str = node.value
         if name == "<<":
             hint = "write the keys out, or give them once as defaults at the top of the file"
-            raise self._error(node, keys, "has a merge key `<<`, which YAML 1.2 does not know", hint)
+            return self._refuse(node, keys, "has a merge key `<<`, which YAML 1.2 does not know", hint)
         if node.tag == _PLAIN and re.search(r"[()*/<>=+]", name):
             hint = 'put text that has a comma in it in quotes: {grid: "cdiv(m, 64)"}'
-            raise self._error(node, keys, f"has the key `{name}`, which is not a name", hint)
+            return self._refuse(node, keys, f"has the key `{name}`, which is not a name", hint)
         if node.tag == _PLAIN and not re.match(r"[^\W\d]", name):
             hint = "write keys as plain words, and numbers without thousands separators"
-            raise self._error(node, keys, f"has the key `{name}`, which is not a name", hint)
+            return self._refuse(node, keys, f"has the key `{name}`, which is not a name", hint)
         return name
 
-    def _error(self, node: Any, keys: tuple[Key, ...], problem: str, hint: str) -> InputError:
+    def _refuse(self, node: Any, keys: tuple[Key, ...], problem: str, hint: str) -> None:
         place = f"{self._name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
-        return InputError(f"{place}: {path_text(keys) or 'the file'} {problem}", hint=hint)
+        error = InputError(f"{place}: {path_text(keys) or 'the file'} {problem}", hint=hint)
+        self.refusals.append(Refusal(keys, error))

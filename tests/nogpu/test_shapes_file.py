@@ -232,6 +232,35 @@ def test_all_bad_rows_are_named_at_once(load: Any) -> None:
     assert lines[11:] == ["and 2 more"]
 
 
+def test_what_readers_disagree_on_is_named_with_all_other_bad_rows(load: Any) -> None:
+    """An octal number costs its row like any other error, and no second run to find the next one."""
+    text = """shapes:
+  - {m: 010, n: 1_000, k: 4}
+  - {m: 4, n: 4, k: 4}
+  - {m: 0, n: 4, k: 4}
+  - {m: 1e3, n: 4, k: 4}
+  - {m: 4, m: 8, n: 4, k: 4}
+  - &row {m: 4, n: on, k: 4}
+  - *row
+"""
+    lines = refused(load, text)[0].splitlines()
+    assert lines[0] == "shapes.yaml: 6 rows cannot be used"
+    assert [line.partition(" ")[2][:18] for line in lines[1:]] == [
+        "shapes[0].m is 010", "shapes[0].n is 1_0", "shapes[2].m is 0; ", "shapes[3].m is 1e3",
+        "shapes[4].m is giv", "shapes[5].n is on:", "shapes[5].n is on:",
+    ]  # fmt: skip
+    assert refused(load, "shapes: [{m: 010, n: 0x1_0, k: 4}]")[0].startswith("shapes.yaml: a row cannot be used\n")
+
+
+def test_what_readers_disagree_on_outside_of_the_rows_comes_with_those_in_them(load: Any) -> None:
+    """Rows cannot be judged without their defaults; all that cannot be read is named."""
+    lines = refused(load, "batch: 010\nshapes: [{m: 0, n: no, k: 4}]")[0].splitlines()
+    assert lines[0] == "shapes.yaml: 2 values cannot be read"
+    assert lines[1].startswith("shapes.yaml:1:8: batch is 010")
+    assert lines[2].startswith("shapes.yaml:2:20: shapes[0].n is no")
+    assert len(lines) == 3
+
+
 def test_products_are_limited(load: Any) -> None:
     """A row, or a file, that stands for more than 100,000 shapes is refused with the number, quickly."""
     numbers = str(list(range(1, 201)))

@@ -110,6 +110,19 @@ def test_repeated_key(read: Any) -> None:
     assert error.message == "f.yaml:4:3: parameters.tile_m is given twice, first in line 2"
 
 
+def test_all_refusals_come_in_one_message(read: Any) -> None:
+    """Ten at most, in the order of the file, each with its place, its reason and what to write."""
+    error = refused(read, "a: 010\nb: [1_0, 4, on]\na: 4\n")
+    lines = error.message.splitlines()
+    assert lines[0] == "f.yaml: 4 values cannot be read"
+    assert [line.split(" ")[:2] for line in lines[1:]] == [
+        ["f.yaml:1:4:", "a"], ["f.yaml:2:5:", "b[0]"], ["f.yaml:2:13:", "b[2]"], ["f.yaml:3:1:", "a"],
+    ]  # fmt: skip
+    assert "(write " in lines[1]
+    many = refused(read, "a:\n" + "  - 010\n" * 12).message.splitlines()
+    assert (len(many), many[-1]) == (12, "and 2 more")
+
+
 def test_aliases(read: Any) -> None:
     """An alias repeats a value; an unknown one is named; one inside itself is refused."""
     assert read("a: &rows [1, 2]\nb: *rows\n").data == {"a": [1, 2], "b": [1, 2]}
