@@ -72,9 +72,13 @@ def gemm(
     with counted("shapes planned", progress, quiet=quiet) as count:
         shortlist, total = PER_SHAPE if compile_ else 0, len(request.problems)
         planning = partial(plan, request, shortlist=shortlist, done=lambda done: count(done, total))
-        planned = _with_cache(planning, cache_dir, quiet=quiet) if problems is not None else planning()
+        unusable: CacheError | None = None
+        if problems is not None:
+            planned, unusable = _with_cache(planning, cache_dir, quiet=quiet)
+        else:
+            planned = planning()
     compiled: CompiledPlan | None = None
-    if compile_:
+    if compile_ and unusable is None:
         with counted("kernels compiled", progress, quiet=quiet) as count:
             compiled = _compile(request, planned, cache_dir, count)
     if as_json:
@@ -83,21 +87,27 @@ def gemm(
         print_plan(planned, compiled, verbose=verbose)
     if not quiet:
         _say(request)
+    if unusable is not None:
+        raise unusable
     _raise_failures(planned, compiled)
 
 
-def _with_cache(planning: Callable[..., Plan], cache_dir: Path | None, *, quiet: bool) -> Plan:
-    """The plan, less what the cache answers where it can be read."""
+def _with_cache(
+    planning: Callable[..., Plan], cache_dir: Path | None, *, quiet: bool
+) -> tuple[Plan, CacheError | None]:
+    """The plan, less what the cache answers, and why a run could not use the cache; it sets a damaged file aside."""
+    from kt.cache.connection import is_damage
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
 
     try:
-        store = Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet))
+        with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
+            return planning(store), None
     except CacheError as error:
+        if error.__cause__ is None or not is_damage(error.__cause__):
+            return planning(), error
         note(f"warning: planned without the cache: {error.message}")
-        return planning()
-    with store:
-        return planning(store)
+        return planning(), None
 
 
 def _say(request: TuneRequest) -> None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from kt.devices.roofline import Floor, floor
-from kt.errors import CompilerUnavailable, KtError
+from kt.errors import CompilerUnavailable, InputError, KtError
 from kt.search_spaces.launch import launch_limits, resolve
+from kt.templates.render import render
 from kt.tuner.candidates import Candidates, nothing_valid
 from kt.tuner.refusal import refusal
 from kt.tuner.run import stored_best
@@ -108,7 +109,7 @@ def plan(
     shortlist: int = 0,
     done: Callable[[int], None] = lambda count: None,
 ) -> Plan:
-    """What `request` would do; nothing is compiled, and no GPU is touched.
+    """What `request` would do; kernels are rendered here and there, none is compiled, and no GPU is touched.
 
     Args:
         store: the cache; shapes that it answers take no time and no kernels.
@@ -118,7 +119,10 @@ def plan(
     answered = _answered(request, store)
     shapes: list[ShapePlan] = []
     kernels: set[tuple[object, ...]] = set()
+    templates = _Templates(request)
     for shape, first in _planned(request, lambda problem: _shape(request, problem, problem in answered, shortlist)):
+        if error := templates.error(shape, first):
+            shape, first = _failed(shape, error), ()
         kernels.update((shape.problem.signature, config.family, config.parameters) for config in first)
         shapes.append(shape)
         done(len(shapes))
@@ -157,7 +161,14 @@ def _shape(request: TuneRequest, problem: Problem, cached: bool, shortlist: int)
     try:
         return _with_candidates(shape, request, shortlist)
     except KtError as error:
-        return shape if cached else replace(shape, failure=error.message, error=error), ()
+        return shape if cached else _failed(shape, error), ()
+
+
+def _failed(shape: ShapePlan, error: KtError) -> ShapePlan:
+    """The shape without candidates to try."""
+    return replace(
+        shape, failure=error.message, error=error, best=None, predicted_us=None, evaluations=0, shortlist=()
+    )  # fmt: skip
 
 
 def _with_candidates(shape: ShapePlan, request: TuneRequest, shortlist: int) -> _Look:
@@ -179,6 +190,31 @@ def _with_candidates(shape: ShapePlan, request: TuneRequest, shortlist: int) -> 
     search = search_for(request, candidates)
     evaluations = min(search.likely, request.budget.evaluations or search.likely)
     return replace(shape, evaluations=evaluations), list(map(candidates.config, search.propose()[:evaluations]))
+
+
+class _Templates:
+    """Renders one kernel of each family and signature: a template with an error fails the plan as it fails the run."""
+
+    def __init__(self, request: TuneRequest) -> None:
+        self._request = request
+        self._errors: dict[tuple[str, Signature], InputError | None] = {}
+
+    def error(self, shape: ShapePlan, first: Sequence[Config]) -> InputError | None:
+        """Why what a run would try `first` cannot be rendered, as far as one of each family tells."""
+        signature = shape.problem.signature
+        for family, config in {config.family: config for config in first}.items():
+            if (family, signature) not in self._errors:
+                self._errors[family, signature] = self._render(config, shape.problem)
+        errors = [self._errors[config.family, signature] for config in first]
+        return next((error for error in errors if error), None)
+
+    def _render(self, config: Config, problem: Problem) -> InputError | None:
+        space = next(space for space in self._request.spaces_for(problem) if space.family == config.family)
+        try:
+            render(space, config, problem.signature, self._request.device.arch, self._request.template_dirs)
+        except InputError as error:
+            return error
+        return None
 
 
 def _kernels(request: TuneRequest, shapes: Sequence[ShapePlan], first: int) -> int:

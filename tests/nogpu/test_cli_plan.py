@@ -246,15 +246,6 @@ def test_what_the_cache_answers_is_not_counted(kt: Command, shapes: Path, narrow
     assert (document["cached"], document["kernels"], document["seconds"]) == (2, 0, 0)
 
 
-def test_a_cache_that_cannot_be_read_is_planned_without(
-    kt: Command, shapes: Path, narrow: tuple[str, ...], own_environment: Path
-) -> None:
-    (own_environment / "kt.sqlite3").write_text("no database")
-    outcome = kt("plan", "gemm", "--shapes", shapes, *narrow)
-    assert outcome.code == 0
-    assert "warning: planned without the cache" in outcome.err
-
-
 @pytest.mark.parametrize("command", ["plan", "tune"])
 def test_a_strategy_that_a_model_cannot_have_is_told(
     kt: Command, shapes: Path, narrow: tuple[str, ...], command: str

@@ -57,7 +57,7 @@ def space(tmp_path: Path) -> SearchSpace:
 
 
 def request(space: SearchSpace, *problems: Problem, **changes: Any) -> TuneRequest:
-    values: dict[str, Any] = {"device": H200, "compilers": 16}
+    values: dict[str, Any] = {"device": H200, "compilers": 16, "template_dirs": (Path(space.source).parent,)}
     return TuneRequest(problems or (SQUARE,), [space], **(values | changes))
 
 
@@ -183,7 +183,7 @@ def test_a_plan_that_is_interrupted_looks_at_no_further_shape(space: SearchSpace
 def test_what_is_compiled_is_not_enumerated_again(
     space: SearchSpace, looks: list[tuple[int, int]], tmp_path: Path
 ) -> None:
-    asked = request(space, *SHAPES[:3], template_dirs=(tmp_path,))
+    asked = request(space, *SHAPES[:3])
     compiled = compile_plan(asked, plan(asked, shortlist=2), Compilation("sm_90a", Compilers, (tmp_path,)))
     assert {one.problem for one in compiled.configs} == set(SHAPES[:3])
     assert len(looks) == 3
@@ -226,7 +226,7 @@ class Compilers:
 
 def test_compiled_configurations_show_what_the_compiler_said(space: SearchSpace, tmp_path: Path) -> None:
     compilation = Compilation("sm_90a", Compilers, (tmp_path,))
-    asked = request(space, template_dirs=(tmp_path,))
+    asked = request(space)
     rows = compile_plan(asked, plan(asked, shortlist=100), compilation).configs
     assert len({row.config.parameters for row in rows}) == compilation.asked == 2 * 9
     for row in rows:
