@@ -271,21 +271,27 @@ class _Reader:
 
     def _key(self, node: Any, keys: tuple[Key, ...]) -> str | None:
         """The key as a name; None if it is refused."""
-        if not isinstance(node.value, str) or node.tag not in (_PLAIN, _TEXT):
-            return self._refuse(node, keys, "has a key that is not a name", "write keys as plain words")
-        name: str = node.value
-        if name == "<<":
-            hint = "write the keys out, or give them once as defaults at the top of the file"
-            return self._refuse(node, keys, "has a merge key `<<`, which YAML 1.2 does not know", hint)
-        if node.tag == _PLAIN and re.search(r"[()*/<>=+]", name):
-            hint = 'put text that has a comma in it in quotes: {grid: "cdiv(m, 64)"}'
-            return self._refuse(node, keys, f"has the key `{name}`, which is not a name", hint)
-        if node.tag == _PLAIN and not re.match(r"[^\W\d]", name):
-            hint = "write keys as plain words, and numbers without thousands separators"
-            return self._refuse(node, keys, f"has the key `{name}`, which is not a name", hint)
-        return name
+        fault = _key_fault(node)
+        if fault:
+            self._refuse(node, keys, *fault)
+        return None if fault else node.value
 
     def _refuse(self, node: Any, keys: tuple[Key, ...], problem: str, hint: str) -> None:
         place = f"{self._name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
         error = InputError(f"{place}: {path_text(keys) or 'the file'} {problem}", hint=hint)
         self.refusals.append(Refusal(keys, error))
+
+
+def _key_fault(node: Any) -> tuple[str, str] | None:
+    """What is wrong with a key, and what to do about it."""
+    if not isinstance(node.value, str) or node.tag not in (_PLAIN, _TEXT):
+        return "has a key that is not a name", "write keys as plain words"
+    if node.value == "<<":
+        hint = "write the keys out, or give them once as defaults at the top of the file"
+        return "has a merge key `<<`, which YAML 1.2 does not know", hint
+    problem = f"has the key `{node.value}`, which is not a name"
+    if node.tag == _PLAIN and re.search(r"[()*/<>=+]", node.value):
+        return problem, 'put text that has a comma in it in quotes: {grid: "cdiv(m, 64)"}'
+    if node.tag == _PLAIN and not re.match(r"[^\W\d]", node.value):
+        return problem, "write keys as plain words, and numbers without thousands separators"
+    return None
