@@ -88,6 +88,13 @@ class Enumeration:
                 found = found[places == offered[name].index(choices[name])]
         return found
 
+    @property
+    def last_rejection(self) -> Rejection | None:
+        """The rejection after which nothing else is rejected, None if there is none: what empties a space, if it is."""
+        order = {rule.require.text: index for index, rule in enumerate(self.space.constraints)}
+        rejecting = [row for row in (*self.rejections, *self.problem_rejections) if row.count]
+        return max(rejecting, key=lambda row: order.get(row.require, len(order)), default=None)
+
     @cached_property
     def columns(self) -> dict[str, Grid]:
         """Parameters, run-time parameters and derived quantities by name, one element per survivor.

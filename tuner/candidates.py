@@ -32,6 +32,7 @@ __all__ = ["Candidates", "nothing_valid"]
 STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", "pack_a", "pack_b")
 STRUCTURE_OF_WARPS = ("tile_m", "tile_n", "warp_m", "warp_n", "split_k", "stream_k", "pack_a", "pack_b")
 COMPLETIONS = 3  # of one start
+MOST_CAUSES = 3  # why nothing is valid, besides what took the rest
 SAMPLE = 60_000  # candidates of a family that the model is asked about at first; it takes 40 ms for as many
 
 
@@ -202,11 +203,19 @@ class Candidates:
 
 
 def nothing_valid(candidates: Candidates) -> str:
-    """Why no configuration is valid: the constraints that reject most."""
+    """Why no configuration is valid: the constraints that reject most, and of each family the one that took the rest.
+
+    What decides is often the one that rejects least: it comes last, as a person's own that no configuration can meet.
+    """
     total = sum(found.total for found in candidates.enumerations)
     rejections = [row for found in candidates.enumerations for row in (*found.rejections, *found.problem_rejections)]
-    worst = sorted((row for row in rejections if row.count), key=lambda row: -row.count)[:3]
-    causes = "; ".join(f"{row.count} by `{row.require}` ({row.reason})" for row in worst)
+    worst = sorted((row for row in rejections if row.count), key=lambda row: -row.count)[:MOST_CAUSES]
+    last = [found.last_rejection for found in candidates.enumerations]
+    shown = [*(row for row in worst if row not in last), *(row for row in last if row)]
+    causes = "; ".join(
+        f"{'the last ' if row in last and len(shown) > 1 else ''}{row.count} by `{row.require}` ({row.reason})"
+        for row in shown
+    )
     return f"none of {total} configurations is valid: {causes}"
 
 
