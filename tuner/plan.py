@@ -113,7 +113,7 @@ def plan(
 
     Args:
         store: the cache; shapes that it answers take no time and no kernels.
-        shortlist: how many of the best predicted candidates to name for each shape.
+        shortlist: how many of the best predicted candidates to name for each shape, as far as its budget allows.
         done: called with the number of shapes that are planned so far.
     """
     answered = _answered(request, store)
@@ -183,7 +183,8 @@ def _with_candidates(shape: ShapePlan, request: TuneRequest, shortlist: int) -> 
     resolve(candidates.space(number), best, {**request.device.names(), **shape.problem.names()})
     shape = replace(shape, best=best, predicted_us=predicted)
     if shortlist:
-        listed = tuple(map(candidates.config, Shortlist(candidates, shortlist).propose()))
+        numbers = Shortlist(candidates, shortlist).propose()[: request.budget.evaluations]
+        listed = tuple(map(candidates.config, numbers))
         shape = replace(shape, shortlist=listed, defaults=tuple(map(candidates.config, candidates.defaults)))
     if shape.cached:
         return shape, ()

@@ -73,6 +73,17 @@ def test_compile_shows_resources(kt: Command, shapes: Path, narrow: tuple[str, .
     assert "registers" in kt(*command).out
 
 
+@pytest.mark.parametrize(("budget", "count"), [("1", 1), ("3", 3), ("1s", 4)])
+def test_a_budget_of_candidates_bounds_what_is_compiled(
+    kt: Command, shapes: Path, narrow: tuple[str, ...], budget: str, count: int
+) -> None:
+    """As in a run: so many of each shape, the default first."""
+    outcome = kt("plan", "gemm", "--shapes", shapes, *narrow, "--compile", "--budget", budget, "--json")
+    compiled = [one for one in outcome.json["compiled"] if one["problem"]["m"] == 64]
+    assert len(compiled) == count
+    assert compiled[0]["config"] == {"tile": 8, "unroll": 1}
+
+
 def test_without_shapes_every_format_stands_in(kt: Command) -> None:
     """The built-in spaces are shown for a square problem of each format that they serve."""
     document = kt("plan", "gemm", "--json").json
