@@ -32,6 +32,7 @@ struct TileWriter {
   static constexpr bool kShifted = Output::kWidest < kWindow;
   using Strip = EpilogueStrip<TStage, Sums::kWarpsM * 16, Sums::BLOCK_N, Sums::kSpreadN, kShifted ? Output::kWidest : 0>;
   using Access = Vector<TOut, kWindow>;
+  using Words = unsigned[sizeof(Access) / 4];
 
   const Output& output;
   int block_m, block_n;
@@ -69,15 +70,15 @@ struct TileWriter {
 
   __device__ __forceinline__ void write_access(TOut* target, const TStage* from) const {
     const auto group = *reinterpret_cast<const Vector<TStage, kWindow>*>(from);
+    Access out;
     if constexpr (DIRECT) {
-      *reinterpret_cast<Access*>(target) = group;
+      out = group;
     } else {
-      Access out;
       if (output.reads()) out = *reinterpret_cast<const Access*>(target);
 #pragma unroll
       for (int i = 0; i < kWindow; ++i) out.at[i] = output.result(group.at[i], &out.at[i]);
-      *reinterpret_cast<Access*>(target) = out;
     }
+    ptx::store_global(target, reinterpret_cast<const Words&>(out));
   }
 
   __device__ __forceinline__ void write_element(TOut* target, const TStage* from) const {

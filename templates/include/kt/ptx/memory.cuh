@@ -32,6 +32,15 @@ __device__ __forceinline__ void store_shared(unsigned shared, unsigned value) {
   asm volatile("st.shared.u32 [%0], %1;\n" ::"r"(shared), "r"(value));
 }
 
+// 8 or 16 bytes of global memory as one access. Where the compiler does not see the alignment, it would make four of it.
+__device__ __forceinline__ void store_global(void* global, const unsigned (&words)[2]) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};\n" ::"l"(global), "r"(words[0]), "r"(words[1]));
+}
+__device__ __forceinline__ void store_global(void* global, const unsigned (&words)[4]) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};\n" ::"l"(global), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+               "r"(words[3]));
+}
+
 __device__ __forceinline__ void load_shared(unsigned (&words)[4], unsigned shared) {
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
