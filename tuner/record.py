@@ -56,8 +56,8 @@ class Recorder:
         stored = self.store.measurements(key) if self.store and self.resume else {}
         return ShapeRun(key, candidates, search, stored, lambda trial: self._done(key, trial), limit)
 
-    def best(self, shape: ShapeRun, decision: Decision, *, keep: bool = True) -> BestConfig:
-        """The winner of a shape, stored if it is to be kept."""
+    def best(self, shape: ShapeRun, decision: Decision) -> BestConfig:
+        """The winner of a shape, stored."""
         winner, *tied = decision.ranked
         by_name = {trial.config.identity: trial for trial in shape.trials.values()}
         finals = {name: _with_resources(by_name[name], one) for name, one in decision.finals.items()}
@@ -81,8 +81,7 @@ class Recorder:
         )
         for peer, error in decision.peer_errors.items():
             self._tell_once(f"{peer} cannot be timed: {error}")
-        if keep:
-            self._keep(shape, [(by_name[name], one) for name, one in finals.items()], best)
+        self._keep(shape, [(by_name[name], one) for name, one in finals.items()], best)
         return best
 
     def finish(self) -> None:

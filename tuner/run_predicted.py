@@ -1,7 +1,7 @@
 """Tuning for a GPU that is not here: compile for it, and rank by the model with the compiler's real figures.
 
 Nothing runs, so nothing is verified: every result says `predicted`, has the model as its method, and is never put
-before a measured one. A ranking that a budget cut short is not kept: it is cheap to make again.
+before a measured one. A ranking that a budget cut short is kept as not complete; the next run goes on from there.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PredictedRun:
             raise ShapeFailed("the budget ended before this shape", untuned=True)
         self.recorder.observer.shape_started(problem, shape.search.likely)
         self._work(shape)
-        best = self.recorder.best(shape, self._decide(shape), keep=not shape.cut_short)
+        best = self.recorder.best(shape, self._decide(shape))
         return ShapeResult(problem, best, statuses=shape.statuses())
 
     def _work(self, shape: ShapeRun) -> None:
