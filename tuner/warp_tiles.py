@@ -76,7 +76,8 @@ class WarpTiles(Tiles):
 
     def demand(self, device: Device) -> Demand:
         chained = self.tile_k * self.element_bytes / _STEP_BYTES * _CHAIN
-        return Demand(np.maximum(self._unit_cycles(device), self._slots() / SCHEDULERS), self._moved(), chained, _STALL)
+        slots = self._slots(self._conversions(device))
+        return Demand(np.maximum(self._unit_cycles(device), slots / SCHEDULERS), self._moved(), chained, _STALL)
 
     @property
     def written_bytes(self) -> Numbers:
@@ -109,10 +110,10 @@ class WarpTiles(Tiles):
         rate = rate_of(device.mma_flops, *formats) or rate_of(device.simt_flops, *formats)
         return self.tile_m * self.tile_n * self.tile_k / self.per_clock(device, rate)
 
-    def _slots(self) -> Numbers:
+    def _slots(self, conversions_each: float) -> Numbers:
         """Warp instructions of one step: products, reads, conversions and copies."""
         products = self.tile_m * self.tile_n * self.tile_k * self.element_bytes / (16 * 8 * _STEP_BYTES)
-        conversions = self._read_bytes / (4 * 32) * self._conversions
+        conversions = self._read_bytes / (4 * 32) * conversions_each
         shifted = (self.shifted_a * self.copies_a + self.shifted_b * self.copies_b) / 32
         copies = (self.copies_a + self.copies_b) / 32
         return (
@@ -123,11 +124,12 @@ class WarpTiles(Tiles):
             + (_SHIFTED_SLOTS - _COPY_SLOTS) * shifted
         )
 
-    @property
-    def _conversions(self) -> float:
+    def _conversions(self, device: Device) -> float:
         """Instructions for each register of a fragment before it is multiplied."""
         if self.problem.dtype == "tf32":
             return 2.0  # rounded, at half the rate of other instructions
+        if self.problem.dtype.startswith("fp8") and (9, 0) <= device.compute_capability < (12, 0):
+            return 4.0  # widened to fp16
         across = (self.problem.layout[0] == "t") + (self.problem.layout[1] == "n")  # operands not contiguous along k
         return 0.5 * across if self.element_bytes == 1 else 0.0
 
