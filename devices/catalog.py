@@ -1,7 +1,6 @@
 """The data file of GPUs: every GPU that kt can model, and the rates of an architecture for any other."""
 
-import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -23,6 +22,7 @@ class DeviceRates(NamedTuple):
     mma_flops: Rates
 
 
+SHORT_NAME = 5  # letters: a GPU whose name is no longer and differs in a letter is another one
 _TERA, _GIGA, _MEGA = 1e12, 1e9, 1e6
 # Formats that share a unit: kt's name for a dtype -> the data file's name of the rate. fp8 has one rate for both forms;
 # consumer GPUs have one of their own for fp16 that is summed in fp16.
@@ -51,11 +51,19 @@ def modelled(key: str) -> Device:
     wanted = _plain(key)
     names = _keys_by_plain_name()
     if wanted not in names:
-        close = difflib.get_close_matches(wanted, names, n=1)
-        hint = f"did you mean model:{names[close[0]]}?" if close else None
+        close = _slip(wanted, names)
+        hint = f"did you mean model:{names[close]}?" if close else None
         have = f"no such GPU is in kt's data file, which has {', '.join(catalog())}"
         raise OptionError("device", f"model:{key}: {have}", hint=hint)
     return replace(catalog()[names[wanted]], modelled=True)
+
+
+def _slip(wanted: str, names: Iterable[str]) -> str | None:
+    """The name that `wanted` is a slip of, if it is no GPU of its own, as H20, L40 and A10G are."""
+    from kt.problems.yaml_values import closest
+
+    close = closest(wanted, names)
+    return close if close and (len(wanted) > SHORT_NAME or sorted(close) == sorted(wanted)) else None
 
 
 def find(name: str, compute_capability: tuple[int, int], sm_count: int) -> Device | None:

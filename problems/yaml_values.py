@@ -17,12 +17,19 @@ def fail(document: Document, keys: Keys, problem: str, hint: str | None = None) 
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that `word` is probably a slip of, if there is one."""
+    """The known word that `word` is probably a slip of, if there is one.
+
+    Digits tell names apart (int4 and int8 are two formats), so a slip has the same ones, in whatever order.
+    """
     from difflib import get_close_matches
 
-    words = {name.lower(): name for name in known}
+    words = {name.lower(): name for name in known if _digits(name) == _digits(word)}
     match = get_close_matches(word.lower(), words, n=1, cutoff=0.55)
     return words[match[0]] if match else None
+
+
+def _digits(text: str) -> list[str]:
+    return sorted(letter for letter in text if letter.isdigit())
 
 
 def check_keys(document: Document, keys: Keys, value: dict[str, Any], known: Collection[str]) -> None:

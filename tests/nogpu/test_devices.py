@@ -92,11 +92,18 @@ def test_modelled_device_says_so_and_takes_aliases() -> None:
     assert modelled("a100-80GB").key == "a100"
 
 
-def test_unknown_model_lists_the_file_and_suggests() -> None:
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("rxt4090", "rtx4090"), ("h100_sxn", "h100"), ("2h00", "h200"), ("h20", None), ("a10g", None),
+        ("gh200", None), ("l40", None), ("rtx4080", None),
+    ],
+)  # fmt: skip
+def test_unknown_model_lists_the_file_and_suggests_no_other_gpu(name: str, meant: str | None) -> None:
+    """H20, A10G, GH200, L40 and RTX 4080 are GPUs of their own, and no slips."""
     with pytest.raises(InputError, match="h200") as caught:
-        modelled("h20")
-    assert caught.value.hint is not None
-    assert "model:h200" in caught.value.hint
+        modelled(name)
+    assert caught.value.hint == (f"did you mean model:{meant}?" if meant else None)
 
 
 def test_local_device_reads_limits_from_the_driver_and_rates_from_the_file() -> None:

@@ -143,6 +143,16 @@ def test_dtype_argument_replaces_the_default_only(load: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "meant"), [("int4", None), ("fp6", None), ("fp46", "fp64"), ("inte8", "int8"), ("fp8_e3m4", "fp8_e4m3")]
+)
+def test_another_format_is_no_slip(load: Any, word: str, meant: str | None) -> None:
+    """int4 is a format that kt does not have, and no slip of int8."""
+    with pytest.raises(InputError) as caught:
+        load("shapes: [{m: 1, n: 1, k: 1}]", dtype=word)
+    assert caught.value.hint == (f"did you mean {meant}?" if meant else None)
+
+
+@pytest.mark.parametrize(
     ("row", "message", "advice"),
     [
         ("{m: 1e3, n: 4, k: 4}", "shapes.yaml:2:9: shapes[0].m is 1e3; it must be a whole number", "write 1000"),
