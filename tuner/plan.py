@@ -12,8 +12,8 @@ from kt.devices.roofline import Floor, floor
 from kt.errors import CompilerUnavailable, InputError, KtError
 from kt.search_spaces.launch import launch_limits, resolve
 from kt.templates.render import render
-from kt.tuner.candidates import Candidates, nothing_valid
-from kt.tuner.refusal import refusal
+from kt.tuner.candidates import Candidates
+from kt.tuner.refusal import no_candidates, refusal
 from kt.tuner.run import stored_best
 from kt.tuner.searches import search_for
 from kt.tuner.strategies import Auto, Shortlist
@@ -175,7 +175,7 @@ def _with_candidates(shape: ShapePlan, request: TuneRequest, shortlist: int) -> 
     candidates = Candidates(shape.problem, request.device, request.spaces_for(shape.problem))
     shape = replace(shape, families=tuple(_families(candidates)), valid=len(candidates))
     if not len(candidates):
-        return replace(shape, failure=nothing_valid(candidates)), ()
+        return replace(shape, failure=no_candidates(request, candidates)), ()
     place = int(candidates.sample.by_prediction()[0])
     number, predicted = int(candidates.sample.numbers[place]), float(candidates.sample.predicted[place])
     best = candidates.config(number)

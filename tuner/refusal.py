@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
     from kt.devices.device import Device
     from kt.problems import Problem
+    from kt.tuner.candidates import Candidates
     from kt.tuner.request import TuneRequest
 
-__all__ = ["common_error", "refusal", "too_large"]
+__all__ = ["common_error", "no_candidates", "refusal", "too_large"]
 
 
 def refusal(request: TuneRequest, problem: Problem) -> str:
@@ -54,11 +55,30 @@ def _gib(size: int) -> str:
     return f"{size / 2**30:.1f} GiB"
 
 
-def _unserved(request: TuneRequest, problem: Problem) -> str:
-    major, minor = request.device.compute_capability
-    offers = [
-        "{} serves {} from {}.{} on".format(space.family, ", ".join(space.dtypes), *space.min_compute_capability)
+def no_candidates(request: TuneRequest, candidates: Candidates) -> str:
+    """Why no configuration is valid, and which families serve the format on newer GPUs only."""
+    from kt.tuner.candidates import nothing_valid
+
+    newer = _newer(request, candidates.problem)
+    return nothing_valid(candidates) + (f"; on newer GPUs {newer}" if newer else "")
+
+
+def _newer(request: TuneRequest, problem: Problem) -> str:
+    """The families that the device is too old for, each with what it needs."""
+    served = request.spaces_for(problem)
+    return ", ".join(
+        "{} serves {} from compute capability {}.{} on".format(
+            space.family, problem.dtype, *space.min_compute_capability
+        )
         for space in request.spaces
-    ]
-    have = "; ".join(offers) or "there is none"
-    return f"no kernel family serves {problem.dtype} on compute capability {major}.{minor}: {have}"
+        if problem.dtype in space.dtypes and space not in served
+    )
+
+
+def _unserved(request: TuneRequest, problem: Problem) -> str:
+    """Whether the GPU or the format is at fault."""
+    if newer := _newer(request, problem):
+        capability = "{}.{}".format(*request.device.compute_capability)
+        return f"no kernel family serves {problem.dtype} on compute capability {capability}: {newer}"
+    offers = [f"{space.family} serves {', '.join(space.dtypes)}" for space in request.spaces]
+    return f"no kernel family serves {problem.dtype}: {'; '.join(offers) or 'none of those that this run may use'}"

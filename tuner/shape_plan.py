@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kt.errors import KtError
-from kt.tuner.candidates import Candidates, nothing_valid
+from kt.tuner.candidates import Candidates
+from kt.tuner.refusal import no_candidates
 from kt.tuner.searches import search_for
 from kt.tuner.shape_run import ShapeFailed, ShapeRun
 
@@ -35,7 +36,7 @@ def plan_shape(
     try:
         candidates = Candidates(problem, request.device, request.spaces_for(problem))
         if not len(candidates):
-            return ShapeFailed(nothing_valid(candidates))
+            return ShapeFailed(no_candidates(request, candidates))
         search = search_for(request, candidates, winners)
     except KtError as error:
         return ShapeFailed(error.message, error=error)

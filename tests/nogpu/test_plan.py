@@ -84,7 +84,18 @@ def test_a_shape_without_candidates_says_why(space: SearchSpace) -> None:
     assert none.shapes[0].valid == 0
     assert "shared memory of one block" in none.shapes[0].failure
     unserved = plan(request(space, Problem(64, 64, 64, "fp64"))).shapes[0]
-    assert "no kernel family serves fp64" in unserved.failure
+    assert unserved.failure == "no kernel family serves fp64: simt serves fp32"
+
+
+def test_a_family_that_needs_a_newer_gpu_is_named_with_what_it_needs(space: SearchSpace) -> None:
+    """Where nothing serves a format here, and where what is left of the families has no valid configuration."""
+    newer = replace(space, family="mma", min_compute_capability=(10, 0))
+    impossible = replace(space, parameters={**space.parameters, "tile_m": (256,)})
+    unserved = plan(replace(request(space), spaces=[newer])).shapes[0].failure
+    need = "mma serves fp32 from compute capability 10.0 on"
+    assert unserved == f"no kernel family serves fp32 on compute capability 9.0: {need}"
+    nothing = plan(replace(request(space), spaces=[impossible, newer])).shapes[0].failure
+    assert nothing.endswith(f"(shared memory of one block); on newer GPUs {need}")
 
 
 def test_shapes_of_one_signature_share_kernels(space: SearchSpace) -> None:
