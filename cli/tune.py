@@ -134,7 +134,7 @@ def _shape_document(shape: ShapeResult) -> dict[str, object]:
 def _remark(shape: ShapeResult) -> str:
     """The cause of a failure stands at the end of the run, once for all shapes that share it."""
     if shape.best is None:
-        return "not reached" if shape.untuned else "no valid configuration"
+        return "not tuned" if shape.untuned else "no valid configuration"
     return "from the cache" if shape.cached else ""
 
 
@@ -154,7 +154,7 @@ def _summarise(result: TuneResult) -> None:
 
     outcomes = Counter(_outcome(shape) for shape in result.shapes)
     words = {"tuned": "tuned", "partial": "tuned in part", "cached": "from the cache"}
-    words |= {"predicted": "ranked by the model", "failed": "failed", "untuned": "not reached"}
+    words |= {"predicted": "ranked by the model", "failed": "failed", "untuned": "not tuned"}
     parts = [f"{outcomes[name]} {text}" for name, text in words.items() if outcomes[name]]
     note(f"{', '.join(parts)}; {result.compiled} kernels compiled; {result.seconds:.1f} s")
     statuses = sum((Counter(shape.statuses) for shape in result.shapes), Counter[str]())

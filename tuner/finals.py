@@ -80,7 +80,7 @@ class Finals:
         while True:
             chosen = finalists(self.shape.timed(), self._dropped)
             if not chosen:
-                raise ShapeFailed(self.shape.why_none())
+                raise self.shape.without_winner()
             entrants = [*chosen, *self._defaults(chosen)]
             reply = self._refine(entrants)
             trials = {trial.config.identity: trial for trial in entrants}

@@ -113,7 +113,7 @@ class PredictedRun:
         if not timed and shape.cut_short and not shape.idle:
             raise ShapeFailed("the budget ended before a candidate was compiled", untuned=True)
         if not timed:
-            raise ShapeFailed(shape.why_none())
+            raise shape.without_winner()
         trials = {trial.config.identity: trial for trial in timed}
         finals = {name: trial.measurement for name, trial in trials.items() if trial.measurement}
         fastest = timed[0].time_us or 0.0

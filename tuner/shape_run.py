@@ -221,7 +221,17 @@ class ShapeRun:
             return ""
         return next(iter(self._on_gpu))
 
-    def why_none(self) -> str:
+    def without_winner(self) -> ShapeFailed:
+        """The failure of a shape of which nothing that was tried can be used; it is not its own if a budget left more."""
+        left = len(self.candidates) - len(self.trials)
+        if not self.cut_short or not left or self.all_alike():
+            return ShapeFailed(self._why_none())
+        total = len(self.candidates)
+        return ShapeFailed(
+            f"the budget ended with {left} of {total} candidates not tried: {self._why_none()}", untuned=True
+        )
+
+    def _why_none(self) -> str:
         """Why no candidate can be used, in one line."""
         statuses = self.statuses()
         details = [trial.measurement.detail for trial in self.trials.values() if trial.measurement]

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -481,6 +482,28 @@ def test_a_default_that_spills_is_measured_all_the_same(bench: Bench) -> None:
     default = {name: bench.space.default[name] for name in bench.space.parameters}
     bench.pool.verdict = lambda digest, values: good_binary(digest, spills=16 if values == default else 0)
     assert winner(only(bench.tune(SQUARE))).default_us is not None
+
+
+@pytest.mark.parametrize("device", ["measured", "modelled"])
+def test_a_budget_that_ends_among_candidates_that_cannot_be_used(bench: Bench, device: str) -> None:
+    """There are others, so the shape has not failed: more budget may help."""
+
+    def excessive(digest: str, values: Values) -> Binary:
+        return good_binary(digest, registers=256)
+
+    bench.pool.verdict = excessive
+    changes: dict[str, Any] = {"device": MODELLED} if device == "modelled" else {}
+    result = only(bench.tune(SQUARE, budget=Budget(evaluations=2), **changes))
+    assert result.untuned
+    match = re.match(r"the budget ended with (\d+) of (\d+) candidates not tried: none of 2 candidates", result.failure)
+    assert match
+    assert int(match[2]) - int(match[1]) == 2
+    assert "needs 256 registers" in result.failure
+    bench.again()
+    bench.pool.verdict = excessive
+    result = only(bench.tune(SQUARE, **changes))
+    assert not result.untuned
+    assert result.failure.startswith("none of ")
 
 
 def test_kernels_that_cannot_be_launched_are_pruned_with_figures(bench: Bench) -> None:
