@@ -222,7 +222,7 @@ class ShapeRun:
         return next(iter(self._on_gpu))
 
     def without_winner(self) -> ShapeFailed:
-        """The failure of a shape of which nothing that was tried can be used; it is not its own if a budget left more."""
+        """The failure of a shape of which nothing that was tried can be used; not its own if a budget left others."""
         left = len(self.candidates) - len(self.trials)
         if not self.cut_short or not left or self.all_alike():
             return ShapeFailed(self._why_none())
