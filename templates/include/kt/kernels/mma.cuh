@@ -89,8 +89,8 @@ struct MmaForm : PlainSums<TAcc> {
 };
 
 template <Format FORMAT_, class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int WARP_M_,
-          int WARP_N_, int STAGES_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS, bool STREAM_K_, bool PACK_A, bool PACK_B,
-          int LOAD_A, int LOAD_B, int STORE_>
+          int WARP_N_, int STAGES_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS, bool EARLY_, bool STREAM_K_, bool PACK_A,
+          bool PACK_B, int LOAD_A, int LOAD_B, int STORE_>
 struct MmaTraits {
   static constexpr Format FORMAT = FORMAT_;
   using TIn = TIn_;
@@ -99,7 +99,7 @@ struct MmaTraits {
   using Form = MmaForm<FORMAT, TAcc>;
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_;
   static constexpr int WARP_M = WARP_M_, WARP_N = WARP_N_, STAGES = STAGES_, STORE = STORE_;
-  static constexpr bool STREAM_K = STREAM_K_;
+  static constexpr bool STREAM_K = STREAM_K_, EARLY = EARLY_;
   using Space = RowSpace<TIn, PACK_A, PACK_B, A_K_CONTIGUOUS, B_K_CONTIGUOUS>;
   static constexpr int kWarpsN = BLOCK_N / WARP_N;
   static constexpr int kThreads = 32 * (BLOCK_M / WARP_M) * kWarpsN;
@@ -120,6 +120,7 @@ struct MmaTraits {
   static_assert(kThreads <= 1024, "a block has at most 1024 threads");
   static_assert(STAGES >= 2, "one tile is read while the next arrives");
   static_assert(kSteps >= 2, "copies end before the last k step");
+  static_assert(!EARLY || (STAGES >= 3 && Form::kAhead), "an early barrier needs a further stage, and reads ahead");
 };
 
 // The sums of a warp.
@@ -239,7 +240,12 @@ struct MmaPipeline {
     return next == end ? shared : next;
   }
 
-  static constexpr int kParts = kSteps - 1;  // of the copies of a tile: one in each k step before the barrier
+  // The barrier stands before the last k step of a tile, and the copies in the k steps before it. EARLY: it stands one k
+  // step before, which leaves the compiler free to place the first reads of the next tile, and the copies after it; they
+  // have less time to arrive.
+  static constexpr bool kEarly = Traits::EARLY;
+  static constexpr int kParts = kEarly ? 2 : kSteps - 1;  // of the copies of a tile: one in a k step
+  static constexpr int kFirstCopy = kEarly ? kSteps - 2 : 0;
   struct Staged {
     typename Traits::TileA::template Staged<kParts> a;
     typename Traits::TileB::template Staged<kParts> b;
@@ -271,16 +277,10 @@ struct MmaPipeline {
     fill = after(fill);
   }
 
-  // All but the latest STAGES - 2 stages have arrived, and nobody reads the one before any more.
+  // The next stage has arrived, and nobody reads the one before this any more.
   __device__ __forceinline__ static void await_stage() {
-    ptx::cp_async_wait<Traits::STAGES - 2>();
+    ptx::cp_async_wait<Traits::STAGES - 2 - int(kEarly)>();
     __syncthreads();
-  }
-
-  __device__ __forceinline__ void next_stage() {
-    end_copy();
-    await_stage();
-    drain = after(drain);
   }
 
   __device__ __forceinline__ void read(int k_step) {
@@ -294,15 +294,19 @@ struct MmaPipeline {
       copy_from<0>();
       end_copy();
     }
-    await_stage();
+    ptx::cp_async_wait<Traits::STAGES - 2>();
+    __syncthreads();
     if constexpr (Traits::Form::kAhead) read(0);
   }
 
-  // One k step. Where fragments are read ahead, the next stage is awaited before the last k step of the present one.
+  // One k step. The fragments of the next one are read while it multiplies, if the format reads ahead.
   template <int K_STEP>
   __device__ __forceinline__ void step(MmaSums<Traits>& sums) {
     constexpr bool kAhead = Traits::Form::kAhead, kLast = K_STEP == kSteps - 1;
-    if constexpr (kAhead && kLast) next_stage();
+    constexpr bool kCopies = K_STEP >= kFirstCopy && K_STEP < kFirstCopy + kParts;
+    if constexpr (kAhead && !kEarly && kLast) end_copy();
+    if constexpr (kAhead && K_STEP == kSteps - 1 - int(kEarly)) await_stage();
+    if constexpr (kAhead && kLast) drain = after(drain);
     if constexpr (!kAhead) read(K_STEP);
     typename Traits::FragmentA a_words;
     typename Traits::FragmentB b_words;
@@ -310,10 +314,14 @@ struct MmaPipeline {
     Traits::ReaderB::template arrange<typename Traits::Form>(b_words, raw_b);
     if constexpr (kAhead) read((K_STEP + 1) % kSteps);
     Staged staged;
-    if constexpr (K_STEP < kParts) start_copy<K_STEP>(staged);
+    if constexpr (kCopies) start_copy<K_STEP - kFirstCopy>(staged);
     sums.multiply(a_words, b_words);
-    if constexpr (K_STEP < kParts) finish_copy<K_STEP>(staged);
-    if constexpr (!kAhead && kLast) next_stage();
+    if constexpr (kCopies) finish_copy<K_STEP - kFirstCopy>(staged);
+    if constexpr (kLast && (kEarly || !kAhead)) end_copy();
+    if constexpr (kLast && !kAhead) {
+      await_stage();
+      drain = after(drain);
+    }
     if constexpr (!kLast) step<K_STEP + 1>(sums);
   }
 
