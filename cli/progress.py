@@ -28,6 +28,7 @@ __all__ = ["BarProgress", "LineProgress", "RunDisplay", "counted", "progress"]
 
 LINE_AFTER_S = 2.0  # what takes longer says how far it is
 LINE_EVERY_S = 10.0
+RATE_AFTER_S = 1.0
 
 
 class RunDisplay(Observer, Protocol):
@@ -193,7 +194,7 @@ def _bars() -> Progress:
         """Steps a second, once known."""
 
         def render(self, task: Task) -> Text:
-            return Text(f"{task.speed:.1f}/s" if task.speed else "", style="progress.data.speed")
+            return Text(speed_text(task.speed, task.completed, task.elapsed), style="progress.data.speed")
 
     return Progress(
         TextColumn("{task.description}"),
@@ -205,6 +206,13 @@ def _bars() -> Progress:
         console=Console(stderr=True),
         transient=True,
     )
+
+
+def speed_text(recent: float | None, done: float, elapsed_s: float | None) -> str:
+    """Steps a second, of late or on the whole if that is less: several that end at one moment are no speed."""
+    if not recent or not elapsed_s or elapsed_s < RATE_AFTER_S:
+        return ""
+    return f"{min(recent, done / elapsed_s):.1f}/s"
 
 
 def outcome_text(measurement: Measurement) -> str:

@@ -127,8 +127,9 @@ def _notes(line: ResultLine) -> list[str]:
     if best is None:
         return [line.remark]
     if best.measurement.predicted:  # ties and edges of a guess say nothing
+        guessed = [] if line.state == "predicted" else ["predicted, not measured"]
         unfinished = [] if best.complete else ["search not finished"]
-        return ["predicted, not measured", *unfinished, *([line.remark] if line.remark else [])]
+        return [*guessed, *unfinished, *([line.remark] if line.remark else [])]
     notes = []
     if (_floor_fraction(line) or 0) >= AT_ROOF and _limit(line) == "bandwidth":
         notes.append("at its bandwidth roof")

@@ -164,6 +164,20 @@ def test_what_takes_long_is_counted(capsys: pytest.CaptureFixture[str], monkeypa
     assert capsys.readouterr().err.splitlines()[-1] == "kt: 3 of 3 shapes planned"
 
 
+@pytest.mark.parametrize(
+    ("recent", "done", "elapsed_s", "text"),
+    [
+        (None, 0, 9.0, ""), (55410.9, 8, 0.2, ""), (55410.9, 8, 2.0, "4.0/s"), (3.0, 100, 10.0, "3.0/s"),
+        (0.0, 1, 2.0, ""), (5.0, 1, None, ""),
+    ],
+)  # fmt: skip
+def test_a_rate_is_one_that_a_person_can_expect(
+    recent: float | None, done: int, elapsed_s: float | None, text: str
+) -> None:
+    """Eight shapes that are planned side by side end at one moment: that is no 55,410 shapes a second."""
+    assert progress.speed_text(recent, done, elapsed_s) == text
+
+
 def test_a_count_is_a_bar_on_a_terminal(terminal: Callable[[], Terminal]) -> None:
     stream = terminal()
     _count("auto")

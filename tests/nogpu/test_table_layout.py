@@ -100,17 +100,21 @@ def test_the_terminal_gets_bold_headings(terminal: Callable[[int], Terminal], mo
     assert "\x1b" not in stream.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("state", "mark"), [("predicted", "7 of 9 tried"), ("", "predicted, not measured; 7 of 9 tried")]
+)
 @pytest.mark.parametrize("width", [40, 80, 100, 120, 160])
 def test_results_keep_times_and_marks(
-    terminal: Callable[[int], Terminal], make_winner: Callable[..., BestConfig], width: int
+    terminal: Callable[[int], Terminal], make_winner: Callable[..., BestConfig], width: int, state: str, mark: str
 ) -> None:
-    """At every width a predicted result is marked so, and its time is there in full."""
+    """At every width a predicted result is marked so, once, by its state or a note; its time is there in full."""
     stream = terminal(width)
     best = make_winner(Problem(512, 28672, 4096, "fp32", "nt"), time_us=10383.04, predicted=True, total=139968000)
-    line = ResultLine(best.key.problem, best, known_device(best.key.device), "predicted", "7 of 9 tried")
+    line = ResultLine(best.key.problem, best, known_device(best.key.device), state, "7 of 9 tried")
     print_results([line], verbose=False, with_device=True)
     text = re.sub(r"\x1b\[\d*m", "", stream.getvalue())
     assert " 10383.0 " in text
-    assert "predicted, not measured; 7 of 9 tried" in " ".join(text.split())
+    assert mark in " ".join(text.split())
+    assert text.count("predicted") == 1
     if width >= 80:
         assert max(map(len, text.splitlines())) <= width
