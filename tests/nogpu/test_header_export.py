@@ -1,6 +1,7 @@
 """The exported header: plain C++17, the same look-up as Python's, exact or nothing, and every miss is seen."""
 
 import random
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
@@ -194,6 +195,15 @@ def test_the_documented_example_compiles_and_prints_what_it_says(tmp_path: Path,
     best = make_winner(Problem(4096, 4096, 4096, "bf16", "nt"), tile_m=128, split_k=2, time_us=201.5)
     program = build(tmp_path, render_header([best]), main=source)
     assert run(program) == printed
+
+
+def test_the_documented_signatures_are_those_of_the_header(make_winner: Make) -> None:
+    """docs/header.md: what it says of arguments and results can be called so."""
+    text = (Path(__file__).parents[2] / "docs" / "header.md").read_text(encoding="utf-8")
+    header = render_header([make_winner()])
+    signatures = re.findall(r"^\| `([^`]*&[^`]*\))` \|", text, re.MULTILINE)
+    assert len(signatures) == 2
+    assert all(f"constexpr {signature} noexcept {{" in header for signature in signatures)
 
 
 @needs_gxx
