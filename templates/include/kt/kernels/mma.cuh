@@ -132,6 +132,7 @@ struct MmaSums {
   static constexpr int kStrips = Traits::WARP_M / 16, kOctets = Traits::WARP_N / 8;
   static constexpr int kSpreadM = Traits::ReaderA::kSpread, kSpreadN = Traits::ReaderB::kSpread;
   using Word = typename Form::Sum;
+  static constexpr int kRoom = Traits::STAGES * Traits::kStageBytes;  // of shared memory, for results on their way out
   static constexpr int kThreads = Traits::kThreads, kWords = kStrips * kOctets * Form::kSums;
 
   Word at[kStrips][kOctets][Form::kSums];
@@ -184,20 +185,30 @@ struct MmaSums {
   // Writes this warp's 16 rows of a strip. The comparison keeps the loop around it rolled and the sums in registers.
   template <class Writer>
   __device__ __forceinline__ void put(int strip, const Writer& writer) const {
-    const int lane = int(threadIdx.x) % 32, index = first_m / Traits::WARP_M * 16 + lane / 4;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int m = writer.block_m + row_of(strip, index + half * 8), t = lane % 4;
-      const int column = first_n + t * Writer::Strip::kTogether + writer.shift_of(writer.output.at(m, writer.block_n));
-      unsigned char* const row = writer.shared + (index + half * 8) * Writer::Strip::kPitch;
-#pragma unroll
-      for (int i = 0; i < kStrips; ++i) {
-        if (i == strip) put_row(at[i], half, reinterpret_cast<typename Writer::TStage*>(row) + column, writer);
-      }
+    for (int i = 0; i < kStrips; ++i) {
+      if (i == strip) put_strip(at[i], i, writer);
     }
+  }
+  template <class Writer>
+  __device__ __forceinline__ void put_all(const Writer& writer) const {
+#pragma unroll
+    for (int i = 0; i < kStrips; ++i) put_strip(at[i], i, writer);
   }
 
  private:
+  template <class Writer>
+  __device__ __forceinline__ void put_strip(const Word (&sums)[kOctets][Form::kSums], int strip, const Writer& writer) const {
+    const int lane = int(threadIdx.x) % 32, index = first_m / Traits::WARP_M * 16 + lane / 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int m = writer.block_m + row_of(strip, index + half * 8);
+      const int shift = writer.shift_of(writer.output.at(m, writer.block_n));
+      auto* const row = reinterpret_cast<typename Writer::TStage*>(writer.place(strip, index + half * 8));
+      put_row(sums, half, row + shift + first_n + lane % 4 * Writer::Strip::kTogether, writer);
+    }
+  }
+
   template <class Writer>
   __device__ __forceinline__ static void put_row(const Word (&sums)[kOctets][Form::kSums], int half,
                                                  typename Writer::TStage* row, const Writer& writer) {

@@ -1,8 +1,8 @@
 // From the sums in registers to memory.
 //
-// A thread's sums are pairs of neighbouring columns of rows 8 apart. The block passes 16 rows of each warp at a time
-// through a strip of shared memory, from which it writes rows of the tile: neighbouring lanes write neighbouring accesses
-// of 16 bytes. Wherever a row begins in memory, these accesses are aligned: the row lies in the strip as far from a
+// A thread's sums are pairs of neighbouring columns of rows 8 apart. The block passes 16 rows of each warp (a strip), and as
+// many strips at a time as there is room for, through shared memory, from which it writes rows of the tile: neighbouring
+// lanes write neighbouring accesses of 16 bytes. Wherever a row begins in memory, these accesses are aligned: the row lies in the strip as far from a
 // multiple of 16 bytes as it does in memory. Only what is left at its two ends is written element by element.
 
 namespace kt {
@@ -19,6 +19,7 @@ struct EpilogueStrip {
   // The rows that one wavefront of 128 bytes holds follow each other in the banks, or interleave.
   static constexpr int kStep = kVector == kTogether ? 4 * kVector * int(sizeof(T)) % 128 : 16;
   static constexpr int kPitch = kRowBytes + (128 + kStep - kRowBytes % 128) % 128;
+  static constexpr int kBytes = ROWS * kPitch;
   static_assert(kPitch % 16 == 0, "rows are read in whole accesses");
 };
 
@@ -31,6 +32,9 @@ struct TileWriter {
   static constexpr int kWindow = 16 / int(sizeof(TStage));  // elements of an access
   static constexpr bool kShifted = Output::kWidest < kWindow;
   using Strip = EpilogueStrip<TStage, Sums::kWarpsM * 16, Sums::BLOCK_N, Sums::kSpreadN, kShifted ? Output::kWidest : 0>;
+  // Strips at a time: all of them, or a power of two.
+  static constexpr int kAtOnce = floor_power_of_two(max_of(1, min_of(Sums::kStrips, Sums::kRoom / Strip::kBytes)));
+  static constexpr int kRows = kAtOnce * Strip::kRows;
   using Access = Vector<TOut, kWindow>;
   using Words = unsigned[sizeof(Access) / 4];
 
@@ -49,9 +53,14 @@ struct TileWriter {
     return kShifted ? int(reinterpret_cast<unsigned long long>(start) / sizeof(TOut) % kWindow) : 0;
   }
 
-  // False if there is no such row.
+  // The place in shared memory of row `index` of a strip.
+  __device__ __forceinline__ unsigned char* place(int strip, int index) const {
+    return shared + (strip % kAtOnce * Strip::kRows + index) * Strip::kPitch;
+  }
+
+  // Row `index` of the strips from `strip` on; false if there is no such row.
   __device__ __forceinline__ bool find(const Sums& sums, int strip, int index, Row& row) const {
-    const int m = block_m + sums.row_of(strip, index);
+    const int m = block_m + sums.row_of(strip + index / Strip::kRows, index % Strip::kRows);
     TOut* const start = output.at(m, block_n);
     row.begin = shift_of(start);
     row.end = row.begin + min_of(Sums::BLOCK_N, output.n - block_n);
@@ -92,7 +101,7 @@ struct TileWriter {
   __device__ __forceinline__ void write_accesses(const Sums& sums, int strip) const {
     constexpr int kAccesses = Sums::BLOCK_N / kWindow;
 #pragma unroll 4
-    for (int item = int(threadIdx.x); item < Strip::kRows * kAccesses; item += Sums::kThreads) {
+    for (int item = int(threadIdx.x); item < kRows * kAccesses; item += Sums::kThreads) {
       Row row;
       const int first = item % kAccesses * kWindow;
       if (find(sums, strip, item / kAccesses, row) && first >= row.begin && first + kWindow <= row.end) {
@@ -104,7 +113,7 @@ struct TileWriter {
   // The elements before the first and behind the last whole access of each row.
   __device__ __forceinline__ void write_ends(const Sums& sums, int strip) const {
 #pragma unroll 1
-    for (int item = int(threadIdx.x); item < Strip::kRows * 2; item += Sums::kThreads) {
+    for (int item = int(threadIdx.x); item < kRows * 2; item += Sums::kThreads) {
       Row row;
       if (!find(sums, strip, item / 2, row)) continue;
       const int last = row.end / kWindow * kWindow;
@@ -116,12 +125,17 @@ struct TileWriter {
     }
   }
 
-  // The loop over strips is not unrolled: it costs little to compile.
+  // Where not all strips fit at once, the loop over them is not unrolled: it costs little to compile.
   __device__ __forceinline__ void write(const Sums& sums) const {
 #pragma unroll 1
-    for (int strip = 0; strip < Sums::kStrips; ++strip) {
-      __syncthreads();  // others may still read the strip before
-      sums.put(strip, *this);
+    for (int strip = 0; strip < Sums::kStrips; strip += kAtOnce) {
+      if (strip > 0) __syncthreads();  // others may still read the strips before
+      if constexpr (kAtOnce == Sums::kStrips) {
+        sums.put_all(*this);
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < kAtOnce; ++i) sums.put(strip + i, *this);
+      }
       __syncthreads();
       write_accesses(sums, strip);
       if constexpr (kShifted) write_ends(sums, strip);
