@@ -8,7 +8,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from kt.cache.file_system import is_shared_over_network
-from kt.cache.location import ELSEWHERE
+from kt.cache.location import ELSEWHERE, prune_command
 from kt.cache.schema import IncompleteFile
 from kt.cache.waiting import HANDLER_S, Tell, Waiting, holders
 from kt.errors import CacheError
@@ -105,7 +105,7 @@ def _message(error: sqlite3.Error, file: Path) -> tuple[str, str] | None:
     if is_damage(error):
         return (
             f"the cache {file} is damaged: {error}",
-            "`kt cache prune --damaged` sets it aside under another name and begins a new one",
+            f"`{prune_command(file, '--damaged')}` sets it aside under another name and begins a new one",
         )
     if is_unwritable(error):
         return f"the cache {file} cannot be opened or written: {error}", f"check its permissions, or {ELSEWHERE}"

@@ -1,11 +1,12 @@
 """Where the cache lies: `--cache-dir`, else `KT_CACHE_DIR`, else the user's own cache folder."""
 
 import os
+import shlex
 from pathlib import Path
 
 from kt.errors import CacheError
 
-__all__ = ["DATABASE_NAME", "ELSEWHERE", "cache_dir", "database_path"]
+__all__ = ["DATABASE_NAME", "ELSEWHERE", "cache_dir", "database_path", "prune_command"]
 
 DATABASE_NAME = "kt.sqlite3"
 ELSEWHERE = "name another folder with --cache-dir or KT_CACHE_DIR"
@@ -35,3 +36,19 @@ def database_path(path: Path) -> Path:
     if os.path.isdir(path):  # unlike Path.is_dir, no error where a folder above is closed to this user
         return path / DATABASE_NAME
     return path if os.path.isfile(path) or path.suffix == ".sqlite3" else path / DATABASE_NAME
+
+
+def prune_command(file: Path, option: str) -> str:
+    """The command line of `kt cache prune` that is about this very file, wherever it lies."""
+    return f"kt cache prune {option}{'' if _is_usual(file) else f' --cache-dir {shlex.quote(_named(file))}'}"
+
+
+def _is_usual(file: Path) -> bool:
+    try:
+        return database_path(cache_dir()) == file
+    except CacheError:
+        return False
+
+
+def _named(file: Path) -> str:
+    return str(file.parent if file.name == DATABASE_NAME else file)

@@ -1,6 +1,6 @@
 """Which shapes have no usable winner on a device, why, and what other devices would offer."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kt.cache.entries import Entry, entries, select
@@ -12,7 +12,20 @@ from kt.cache.validity import serves
 from kt.devices.device import DeviceIdentity
 from kt.problems import Problem
 
-__all__ = ["Missing", "best_for_architecture", "differences", "missing", "near_matches"]
+__all__ = [
+    "NEVER",
+    "UNREADABLE",
+    "Missing",
+    "best_for_architecture",
+    "differences",
+    "missing",
+    "near_matches",
+    "unreadable_problems",
+]
+
+
+NEVER = "never tuned"
+UNREADABLE = "its entry cannot be read or used"
 
 
 @dataclass(frozen=True)
@@ -20,7 +33,7 @@ class Missing:
     """A problem without a usable winner, and why: never tuned, stale, predicted, partial, or for another device.
 
     `state`: of what there is on the device itself: stale, predicted, or partial (measured, but the search did not end
-    by itself); "" if there is nothing.
+    by itself); "" if there is nothing that can be read.
     """
 
     problem: Problem
@@ -42,13 +55,28 @@ def missing(
     by_problem: dict[str, list[Entry]] = {}
     for entry in entries(store, current_sources, method=method, toolchain=toolchain):
         by_problem.setdefault(problem_digest(entry.best.key.problem), []).append(entry)
-    found = []
+    lacking: list[tuple[Problem, list[Entry], list[Entry]]] = []
     for problem in problems:
         known = by_problem.get(problem_digest(problem), [])
         here = [entry for entry in known if entry.best.key.device == device]
         if not select(here, partial=partial).chosen:
-            found.append(_missing(problem, here) if here else Missing(problem, _elsewhere(known, device)))
-    return found
+            lacking.append((problem, known, here))
+    unreadable = unreadable_problems(store) if any(not here for _, _, here in lacking) else set()
+    return [
+        _missing(problem, here) if here else Missing(problem, _absent(problem, known, device, unreadable))
+        for problem, known, here in lacking
+    ]
+
+
+def _absent(problem: Problem, known: list[Entry], device: DeviceIdentity, unreadable: Collection[str]) -> str:
+    return UNREADABLE if problem_digest(problem) in unreadable else _elsewhere(known, device)
+
+
+def unreadable_problems(store: Store) -> set[str]:
+    """Digests of the problems that have an entry which cannot be read or used, on whatever device."""
+    rows = store.read("SELECT best.id, keys.problem_digest FROM best JOIN keys ON keys.id = best.key_id")
+    unreadable = store.unreadable()
+    return {digest for row_id, digest in rows if row_id in unreadable}
 
 
 def _missing(problem: Problem, here: list[Entry]) -> Missing:
@@ -66,7 +94,7 @@ def _elsewhere(known: list[Entry], device: DeviceIdentity) -> str:
             f"{'tuned' if timed else 'predicted'} for {other.label}: {differences(other, device)}"
             for other, timed in measured.items()
         )
-    return "never tuned"
+    return NEVER
 
 
 def differences(other: DeviceIdentity, device: DeviceIdentity) -> str:

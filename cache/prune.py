@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from kt.cache.connection import translated
-from kt.cache.damage import refuse_other_formats, set_aside_if_damaged
+from kt.cache.damage import alone, is_damaged, refuse_other_formats, set_aside_if_damaged
 from kt.cache.location import database_path
 from kt.cache.opening import open_for_reading
 from kt.cache.rows import CacheWarning, Stored, decode_key_row, decode_measurement_row
@@ -19,7 +19,7 @@ from kt.cache.validity import changed_since
 from kt.cache.waiting import HANDLER_S, Tell, silent
 from kt.errors import InputError
 
-__all__ = ["PruneReport", "PruneRule", "Unreadable", "prune", "prune_damaged", "prune_unreadable"]
+__all__ = ["PruneReport", "PruneRule", "Unreadable", "find_damage", "prune", "prune_damaged", "prune_unreadable"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,8 @@ class PruneReport:
 def prune(store: Store, rule: PruneRule, *, dry_run: bool = False) -> PruneReport:
     """Removes what the rule takes, and gives the space back to the file system.
 
+    What cannot be read is never taken: `store.warnings` names it.
+
     Raises:
         InputError: the rule has no condition; an empty cache is made by deleting the file.
     """
@@ -87,45 +89,59 @@ def prune(store: Store, rule: PruneRule, *, dry_run: bool = False) -> PruneRepor
 
 @dataclass(frozen=True)
 class Unreadable:
-    """What was removed because no command can use it: which winners, and how many measurements."""
+    """What no command can use: which winners, and how many measurements."""
 
     winners: list[CacheWarning]
     measurements: int
 
 
-def prune_unreadable(store: Store) -> Unreadable:
+def prune_unreadable(store: Store, *, dry_run: bool = False) -> Unreadable:
     """Removes what other commands name and pass over: winners that cannot be read (a field is missing or unknown) or
     are not of the spaces that the store expects, and measurements that cannot be read.
     """
     winners = store.unreadable()
-    store.remove(winners)
     columns = ", ".join(MEASUREMENT_COLUMNS)
     rows = store.read(
         f"SELECT key_id, config, source, digest, fields, {columns} FROM measurements JOIN keys ON keys.id = key_id"
     )
     readable = {key: not isinstance(decode_key_row(*key), CacheWarning) for key in {row[3:5] for row in rows}}
     bad = [row[:3] for row in rows if not readable[row[3:5]] or decode_measurement_row(row[5:]) is None]
-    query = "DELETE FROM measurements WHERE key_id = ? AND config = ? AND source = ?"
-    store.write(lambda: store.connection.executemany(query, bad))
-    _shrink(store)
+    if not dry_run:
+        store.remove(winners)
+        query = "DELETE FROM measurements WHERE key_id = ? AND config = ? AND source = ?"
+        store.write(lambda: store.connection.executemany(query, bad))
+        _shrink(store)
     return Unreadable(list(winners.values()), len(bad))
 
 
+def find_damage(path: Path, tell: Tell = silent) -> bool:
+    """Checks the whole file of a cache, and leaves it as it is.
+
+    Raises:
+        CacheError: the file is not a kt cache, or is of a newer kt.
+    """
+    file = database_path(path)
+    if not file.exists():
+        return False
+    refuse_other_formats(file)
+    with translated(file), alone(file, tell):
+        damaged = is_damaged(file)
+    if not damaged:
+        open_for_reading(file, tell).close()
+    return damaged
+
+
 def prune_damaged(path: Path, tell: Tell = silent) -> Path | None:
-    """Checks the whole file of a cache and sets it aside if it is damaged: its new name, None if it is sound.
+    """Sets the file of a cache aside if `find_damage` finds some: its new name, None if it is sound.
 
     Raises:
         CacheError: the file is not a kt cache, or is of a newer kt; it is not touched.
     """
     file = database_path(path)
-    if not file.exists():
+    if not find_damage(path, tell):
         return None
-    refuse_other_formats(file)
     with translated(file):
-        aside = set_aside_if_damaged(file, tell)
-    if aside is None:
-        open_for_reading(file, tell).close()
-    return aside
+        return set_aside_if_damaged(file, tell)
 
 
 def _takes_winner(rule: PruneRule, row: Stored) -> bool:
@@ -146,6 +162,9 @@ def _keys(store: Store, rule: PruneRule) -> list[int]:
         return []
     rows = store.connection.execute("SELECT id, digest, fields FROM keys").fetchall()
     keys = [(row_id, decode_key_row(digest, fields)) for row_id, digest, fields in rows]
+    for _, key in keys:
+        if isinstance(key, CacheWarning):
+            store.warn(key)
     return [row_id for row_id, key in keys if not isinstance(key, CacheWarning) and key.device.matches(rule.device)]
 
 

@@ -108,7 +108,7 @@ def prune(
 ) -> None:
     """Remove what meets all conditions that are given.
 
-    At least one is needed. --unreadable, --damaged and --cubins each stand alone."""
+    At least one is needed. --unreadable, --damaged and --cubins each stand alone; the first two may be dry runs."""
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.prune import PruneRule
     from kt.cli import inputs
@@ -121,15 +121,15 @@ def prune(
     age: timedelta | None = inputs.read_age(older_than) if older_than else None
     part = device_part(device_filter) if device_filter is not None else ""
     rule = PruneRule(sources, partial, failed, predicted, age, part)
-    if len(alone) > 1 or (alone and (rule != PruneRule() or dry_run)):
+    if len(alone) > 1 or (alone and rule != PruneRule()) or (cubins and dry_run):
         raise InputError(f"--{alone[0]} stands alone", hint="run kt cache prune once for each of them")
     folder = cache_folder(cache_dir)
     _check_place(folder)
     tell = teller(quiet=quiet)
     if unreadable:
-        document = _prune_unreadable(folder, space, folders, tell)
+        document = _prune_unreadable(folder, space, folders, tell, dry_run=dry_run)
     elif damaged:
-        document = _prune_damaged(folder, tell)
+        document = _prune_damaged(folder, tell, dry_run=dry_run)
     elif cubins:
         document = _prune_cubins(folder)
     else:
@@ -144,9 +144,12 @@ def _prune_by(rule: PruneRule, folder: Path, tell: Tell, *, dry_run: bool) -> di
     only_look = dry_run or not _exists(folder)  # to make a cache in order to prune it would be a surprise
     with Store.open(folder, read_only=only_look, tell=tell) as store:
         report = prune_cache(store, rule, dry_run=only_look)
+        warnings = [str(warning) for warning in store.warnings]
+    for warning in warnings:
+        tell(f"warning: {warning}")
     what = f"{report.winners} winners and {report.measurements} measurements"
     text = f"{what} would be removed" if dry_run else f"{what} removed, {report.freed_bytes} bytes freed"
-    return {"text": text, "dry_run": dry_run, **vars(report)}
+    return {"text": text, "dry_run": dry_run, **vars(report), "warnings": warnings}
 
 
 def _check_place(folder: Path) -> None:
@@ -168,7 +171,9 @@ def _exists(folder: Path) -> bool:
     return os.path.lexists(database_path(folder))  # what cannot be opened is told by opening it
 
 
-def _prune_unreadable(folder: Path, space: Path | None, templates: tuple[Path, ...], tell: Tell) -> dict[str, object]:
+def _prune_unreadable(
+    folder: Path, space: Path | None, templates: tuple[Path, ...], tell: Tell, *, dry_run: bool
+) -> dict[str, object]:
     from kt.cache.prune import Unreadable, prune_unreadable
     from kt.cache.store import Store
     from kt.cli.cache_entries import current_spaces, digests
@@ -177,20 +182,26 @@ def _prune_unreadable(folder: Path, space: Path | None, templates: tuple[Path, .
     sources = digests(spaces, templates)
     found = Unreadable([], 0)
     if _exists(folder):
-        with Store.open(folder, tell=tell) as store:
+        with Store.open(folder, read_only=dry_run, tell=tell) as store:
             store.expect(spaces, sources)
-            found = prune_unreadable(store)
+            found = prune_unreadable(store, dry_run=dry_run)
     removed = [str(warning) for warning in found.winners]
-    text = "\n".join([f"{len(removed)} winners and {found.measurements} measurements removed", *removed])
-    return {"text": text, "removed": removed, "measurements": found.measurements}
+    what = f"{len(removed)} winners and {found.measurements} measurements {'would be ' if dry_run else ''}removed"
+    text = "\n".join([what, *removed])
+    return {"text": text, "dry_run": dry_run, "removed": removed, "measurements": found.measurements}
 
 
-def _prune_damaged(folder: Path, tell: Tell) -> dict[str, object]:
-    from kt.cache.prune import prune_damaged
+def _prune_damaged(folder: Path, tell: Tell, *, dry_run: bool) -> dict[str, object]:
+    from kt.cache.prune import find_damage, prune_damaged
 
-    aside = prune_damaged(folder, tell)
-    text = f"the file was damaged and is now {aside}" if aside else "the file is sound; nothing was changed"
-    return {"text": text, "set_aside": str(aside) if aside else None}
+    if dry_run:
+        damaged, aside = find_damage(folder, tell), None
+        text = "the file is damaged and would be set aside" if damaged else "the file is sound"
+    else:
+        aside = prune_damaged(folder, tell)
+        damaged = aside is not None
+        text = f"the file was damaged and is now {aside}" if aside else "the file is sound; nothing was changed"
+    return {"text": text, "dry_run": dry_run, "damaged": damaged, "set_aside": str(aside) if aside else None}
 
 
 def _prune_cubins(folder: Path) -> dict[str, object]:

@@ -85,13 +85,16 @@ def _missing(
     store: Store, problems: Sequence[Problem], found: Sequence[Entry], sources: dict[str, str], asked: str | None
 ) -> tuple[list[Missing], DeviceIdentity | None]:
     """The shapes without a winner, and the device that they were looked up for, if anything says which."""
-    from kt.cache.missing import Missing, missing
+    from kt.cache.key import problem_digest
+    from kt.cache.missing import NEVER, UNREADABLE, Missing, missing, unreadable_problems
     from kt.cli.cache_entries import device_for_lookup
     from kt.tuner.method import METHOD_LABEL
 
     device = device_for_lookup(asked, [entry.best.key.device for entry in found])
     if device is None:
-        return [Missing(problem, "never tuned") for problem in problems], None
+        unreadable = unreadable_problems(store)
+        reasons = [UNREADABLE if problem_digest(problem) in unreadable else NEVER for problem in problems]
+        return list(map(Missing, problems, reasons)), None
     return missing(store, problems, device, sources, method=METHOD_LABEL, partial=False), device
 
 
