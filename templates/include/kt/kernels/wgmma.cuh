@@ -51,22 +51,25 @@ struct WgmmaTraits {
   static constexpr int kRoom = kSharedOfSm / MIN_BLOCKS_ - kSharedOfSystem - kSharedBesides - STAGES * kStageBytes;
   static constexpr int kStoreSlots = wgmma_store_slots(kStorePanels, CONSUMERS * 64 * kStoreRowBytes, kRoom);
   static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp
-  using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, BLOCK_N, kStoreRowBytes, kStoreSlots>;
-  using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc))>;
-  using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
-  using Space = Space_;
-
   // Registers of a thread at launch; if consumers need more, the producer gives up what it can do without.
+  static constexpr int kSums = kTilesM * BLOCK_N / 2;
   static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
   static constexpr bool kMoveRegisters = kRegistersAtLaunch < 224;
-  static constexpr int kProducerRegisters = CONSUMERS >= 3 ? 32 : 24;
+  static constexpr int kProducerRegisters = CONSUMERS >= 3 ? 32 : kSums > 128 ? 24 : 40;
   static constexpr int kConsumerRegisters =
-      min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
+      !kMoveRegisters ? kRegistersAtLaunch
+                      : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
+
+  using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, BLOCK_N, kStoreRowBytes, kStoreSlots>;
+  using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc)),
+                                 kConsumerRegisters - kSums>;
+  using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
+  using Space = Space_;
 
   static_assert(BLOCK_M % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
   static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
-  static_assert(kTilesM * BLOCK_N <= 384, "accumulators must fit the registers");
+  static_assert(kSums <= 192, "accumulators must fit the registers");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
   static_assert(kPeers <= 4, "one warp of a consumer for each block that it signals");
 };
@@ -133,6 +136,16 @@ struct WgmmaRing {
   }
 };
 
+// Every warp, once: until the barriers are made. It is no fixed place in the program, so that each can prepare its own task.
+template <class Traits>
+__device__ __forceinline__ void wgmma_start() {
+  if constexpr (Traits::CLUSTER_M * Traits::CLUSTER_N > 1) {
+    ptx::cluster_start();
+  } else {
+    asm volatile("barrier.sync 0;\n" ::: "memory");
+  }
+}
+
 // One warp: tells the consumers which tiles come, asks for all of A and B that this block multiplies, or for its share
 // of what the cluster shares. All lanes walk alike, so that their registers are the warp's; the first one tells and asks.
 template <class Traits>
@@ -148,12 +161,17 @@ __device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const T
   const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank_n * CLUSTER_M);
 
   const bool first_lane = threadIdx.x % 32 == 0;
+  if (first_lane) {
+    ptx::prefetch(map_a);
+    ptx::prefetch(map_b);
+  }
   typename Traits::Walk walk(args);
+  WgmmaTile tile;
+  bool more = walk.next(tile);
+  wgmma_start<Traits>();
   WgmmaRing<Traits::STAGES> ring;
   WgmmaRing<kTilesAhead> places;
-  for (bool more = true; more; places.advance()) {
-    WgmmaTile tile;
-    more = walk.next(tile);
+  for (;; places.advance()) {
     if (!more) tile.steps = -1;
     ptx::mbarrier_wait(shared.known(places.stage), places.phase ^ 1);
     if (first_lane) {
@@ -173,6 +191,8 @@ __device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const T
       ring.advance();
       k += Traits::BLOCK_K;
     }
+    if (!more) break;
+    more = walk.next(tile);
   }
   if constexpr (CLUSTER_M * CLUSTER_N > 1) {
     // Other blocks still signal this one's barriers: it must not end before.
@@ -195,6 +215,7 @@ class WgmmaConsumer {
       : shared_(shared), consumer_(consumer), warp_(__shfl_sync(~0u, int(threadIdx.x) / 32 % 4, 0)) {}
 
   __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c) {
+    wgmma_start<Traits>();
     WgmmaRing<Traits::STAGES> ring;
     WgmmaRing<kTilesAhead> places;
     for (int number = 0;; ++number, places.advance()) {
@@ -371,19 +392,14 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
   const WgmmaShared<Traits> shared{(start + 1023) / 1024 * 1024};
   // The same in every lane: what follows from it need not be computed by each.
   const int warpgroup = __shfl_sync(~0u, int(threadIdx.x) / kWarpgroup, 0);
-  if (threadIdx.x == 0) {
-    ptx::prefetch(map_a);
-    ptx::prefetch(map_b);
-    shared.make_barriers();
-  }
-  if constexpr (Traits::CLUSTER_M * Traits::CLUSTER_N > 1) {
-    ptx::cluster_start();
-  } else {
-    __syncthreads();
-  }
+  if (threadIdx.x == 32) shared.make_barriers();
   if (warpgroup == 0) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
-    if (__shfl_sync(~0u, int(threadIdx.x) / 32, 0) == 0) wgmma_produce<Traits>(args, map_a, map_b, shared);
+    if (__shfl_sync(~0u, int(threadIdx.x) / 32, 0) == 0) {
+      wgmma_produce<Traits>(args, map_a, map_b, shared);
+    } else {
+      wgmma_start<Traits>();
+    }
   } else {
     if constexpr (Traits::kMoveRegisters) ptx::take_registers<Traits::kConsumerRegisters>();
     WgmmaConsumer<Traits>(shared, warpgroup - 1).run(args, map_c);

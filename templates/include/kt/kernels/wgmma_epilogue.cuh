@@ -108,11 +108,11 @@ struct WgmmaTmaStore {
 
 // By ordinary accesses, whatever beta and the alignment. STRIPS strips, 64 rows apart, pass through shared memory as
 // accumulators, COLUMNS at a time, so that neighbouring lanes write neighbouring elements.
-template <class TAcc, int STRIPS, int BLOCK_N, int COLUMNS>
+template <class TAcc, int STRIPS, int BLOCK_N, int COLUMNS, int REGISTERS>
 struct WgmmaRowStore {
   static constexpr int kPieces = cdiv(BLOCK_N, COLUMNS);
-  // Accesses of a lane that wait for each other: as many as there are registers for besides the accumulators.
-  static constexpr int kSums = STRIPS * BLOCK_N / 2, kAtOnce = kSums > 128 ? 1 : kSums > 96 ? 2 : 4;
+  // Accesses of a lane that wait for each other: as many as there are REGISTERS for besides the accumulators.
+  static constexpr int kAtOnce = REGISTERS >= 96 ? 4 : REGISTERS >= 64 ? 2 : 1;
 
   static_assert(COLUMNS % 8 == 0 && BLOCK_N % 8 == 0, "whole fragments");
 

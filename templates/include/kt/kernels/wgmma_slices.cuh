@@ -93,7 +93,7 @@ __device__ __forceinline__ void sum_wgmma_slices(const GemmArguments& args, void
     }
   }
   const auto output = output_c<TAcc, TOut, STORE>(args, int(batch));
-  WgmmaRowStore<TAcc, 1, kColumns, kColumns>::store(output, staged[warp], sums, row, column);
+  WgmmaRowStore<TAcc, 1, kColumns, kColumns, 128>::store(output, staged[warp], sums, row, column);
 }
 
 }  // namespace kt
