@@ -29,7 +29,7 @@ struct TileWriter {
   using TAcc = typename Sums::TAcc;
   using TOut = typename Output::Element;
   using TStage = typename Select<DIRECT, TOut, TAcc>::type;
-  static constexpr int kWindow = 16 / int(sizeof(TStage));  // elements of an access
+  static constexpr int kWindow = 16 / int(max_of(sizeof(TStage), sizeof(TOut)));  // elements of an access
   static constexpr bool kShifted = Output::kWidest < kWindow;
   using Strip = EpilogueStrip<TStage, Sums::kWarpsM * 16, Sums::BLOCK_N, Sums::kSpreadN, kShifted ? Output::kWidest : 0>;
   // Strips at a time: all of them, or a power of two.
