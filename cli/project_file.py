@@ -5,6 +5,7 @@ A value is checked when a command needs it: what goes before it, or belongs to a
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -55,13 +56,22 @@ class ProjectValue:
     value: Any
 
     def __call__(self) -> Any:
-        """The value as the command line would give it; relative paths are relative to the file.
+        """The value as the command line would give it; relative paths are relative to the file, `~` is expanded.
 
         Raises:
-            InputError: it is of the wrong kind.
+            InputError: it is of the wrong kind, or names the home folder of a user who is not there.
         """
         _check(self.path, self.name, self.value)
-        return _resolved(self.path.parent, self.name, self.value)
+        return self._resolved(self.value) if self.name in _PATHS else str(self.value)
+
+    def _resolved(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._resolved(item) for item in value]
+        expanded = os.path.expanduser(value)
+        if expanded.startswith("~"):
+            hint = "write ./~… for a folder of that name"
+            raise InputError(f"{self.path}: {self.name} is {value!r}; there is no such home folder", hint=hint)
+        return str(self.path.parent / expanded)
 
     def __str__(self) -> str:
         """For the help of the option."""
@@ -148,11 +158,3 @@ def _shown(value: object) -> str:
         return repr(value)
     except ValueError:  # thousands of digits, which Python does not write out
         return "out of range"
-
-
-def _resolved(folder: Path, name: str, value: Any) -> Any:
-    if name not in _PATHS:
-        return str(value)
-    if isinstance(value, list):
-        return [str(folder / item) for item in value]
-    return str(folder / value)

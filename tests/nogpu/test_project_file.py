@@ -213,3 +213,15 @@ def test_a_folder_above_that_may_not_be_searched_is_passed_over(project: Path, m
 
     monkeypatch.setattr(Path, "is_file", is_file)
     assert find_project_file() == project / "kt.toml"
+
+
+def test_the_home_folder_is_expanded_as_by_a_shell(kt: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No shell reads the file: `~` by itself would make a folder of that name. One that is meant is written ./~."""
+    monkeypatch.setenv("HOME", str(project / "home"))
+    for written, meant in (("~/kt", project / "home" / "kt"), ("./~/kt", project / "~" / "kt")):
+        (project / "kt.toml").write_text(f'cache_dir = "{written}"\n')
+        assert kt("cache", "path").out == f"{meant}\n"
+    (project / "kt.toml").write_text('cache_dir = "~nobody-here/kt"\n')
+    outcome = kt("cache", "path")
+    assert outcome.code == 2
+    assert "cache_dir is '~nobody-here/kt'; there is no such home folder" in outcome.err
