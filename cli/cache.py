@@ -10,6 +10,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.outcome import note, teller
+from kt.cli.printable import printable
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -75,7 +76,7 @@ def merge(
     elif not quiet:
         print(f"{report.winners} new winners, {report.same} already here, {report.measurements} measurements")
         for text in conflicts:
-            print(text)
+            print(printable(text))
     for text in warnings:
         note(f"warning: {text}")
 
@@ -218,4 +219,4 @@ def _report(document: dict[str, object], *, as_json: bool, quiet: bool) -> None:
     if as_json:
         print_json({"schema": "kt.cache-prune/1", **document})
     elif not quiet:
-        print(text)
+        print(printable(str(text)))

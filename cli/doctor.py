@@ -6,6 +6,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.outcome import end, teller
+from kt.cli.printable import printable
 
 __all__ = ["doctor"]
 
@@ -32,9 +33,9 @@ def doctor(
         print_json({"schema": SCHEMA, "ok": healthy, "checks": [vars(check) for check in checks]})
     else:
         for check in [check for check in checks if not quiet or check.state != "ok"]:
-            print(f"{check.state:8} {check.name:12} {check.detail}")
+            print(f"{check.state:8} {check.name:12} {printable(check.detail)}")
             if check.remedy:
-                print(f"{'':8} {'':12} remedy: {check.remedy}")
+                print(f"{'':8} {'':12} remedy: {printable(check.remedy)}")
         if not quiet or not healthy:
             print("kt can work here" if healthy else "kt cannot work here: see what has failed above")
     end(0 if healthy else 1)

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from kt.cli.origin import Context, placed
+from kt.cli.printable import printable
 from kt.errors import KtError
 
 __all__ = ["INTERRUPTED", "Command", "complain", "end", "ending", "note", "teller"]
@@ -18,7 +19,7 @@ INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended: 128 +
 
 def note(text: str) -> None:
     """Say something to the person at the terminal, never to the reader of the data."""
-    print(f"kt: {text}", file=sys.stderr, flush=True)
+    print(f"kt: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def teller(*, quiet: bool) -> Callable[[str], None]:
@@ -28,9 +29,9 @@ def teller(*, quiet: bool) -> Callable[[str], None]:
 
 def complain(error: KtError) -> None:
     """Print a failure and what to do about it."""
-    print(f"kt: error: {error.message}", file=sys.stderr)
+    print(f"kt: error: {printable(error.message)}", file=sys.stderr)
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        print(f"hint: {printable(error.hint)}", file=sys.stderr)
     sys.stderr.flush()
 
 

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from kt.cli.printable import printable_cell
+
 __all__ = ["is_stdout", "json_text", "print_json", "print_table", "unwritten"]
 
 # Columns of sentences: where a window is too narrow, they stand below their row.
@@ -55,7 +57,7 @@ def print_table(
     """
     from kt.cli.table_layout import aligned, fitted
 
-    table = [columns, *rows]
+    table = [columns, *([printable_cell(cell) for cell in row] for row in rows)]
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         for line in fitted(table, left, width, long=_LONG, spare=spare):

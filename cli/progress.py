@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from kt.cli.figures import rate_text, time_text
 from kt.cli.options import ProgressMode
 from kt.cli.outcome import note
+from kt.cli.printable import printable
 from kt.tuner.observer import Observer, SilentObserver
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class BarProgress(_Silent):
         self._set(name, 0, total)
 
     def _print(self, text: str) -> None:
-        self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._bars.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def _bars() -> Progress:
