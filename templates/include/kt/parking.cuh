@@ -11,7 +11,7 @@ struct ParkingPlaces {
   unsigned* flags;
 
   __device__ __forceinline__ Word* place(int block) const {
-    return parked + (long long)block * (Sums::kWords * Sums::kThreads) + threadIdx.x;
+    return parked + (long long)block * (Sums::kWords * Sums::kThreads) + ptx::thread_index();
   }
 
   __device__ __forceinline__ void leave(const Sums& sums) const {

@@ -199,13 +199,14 @@ struct MmaSums {
  private:
   template <class Writer>
   __device__ __forceinline__ void put_strip(const Word (&sums)[kOctets][Form::kSums], int strip, const Writer& writer) const {
-    const int lane = int(threadIdx.x) % 32, index = first_m / Traits::WARP_M * 16 + lane / 4;
+    const int thread = ptx::thread_index(), lane = thread % 32, warp = thread / 32;
+    const int index = warp / Traits::kWarpsN * 16 + lane / 4, first = warp % Traits::kWarpsN * Traits::WARP_N;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int m = writer.block_m + row_of(strip, index + half * 8);
       const int shift = writer.shift_of(writer.output.at(m, writer.block_n));
       auto* const row = reinterpret_cast<typename Writer::TStage*>(writer.place(strip, index + half * 8));
-      put_row(sums, half, row + shift + first_n + lane % 4 * Writer::Strip::kTogether, writer);
+      put_row(sums, half, row + shift + first + lane % 4 * Writer::Strip::kTogether, writer);
     }
   }
 

@@ -101,7 +101,7 @@ struct TileWriter {
   __device__ __forceinline__ void write_accesses(const Sums& sums, int strip) const {
     constexpr int kAccesses = Sums::BLOCK_N / kWindow;
 #pragma unroll 4
-    for (int item = int(threadIdx.x); item < kRows * kAccesses; item += Sums::kThreads) {
+    for (int item = ptx::thread_index(); item < kRows * kAccesses; item += Sums::kThreads) {
       Row row;
       const int first = item % kAccesses * kWindow;
       if (find(sums, strip, item / kAccesses, row) && first >= row.begin && first + kWindow <= row.end) {
@@ -113,7 +113,7 @@ struct TileWriter {
   // The elements before the first and behind the last whole access of each row.
   __device__ __forceinline__ void write_ends(const Sums& sums, int strip) const {
 #pragma unroll 1
-    for (int item = int(threadIdx.x); item < kRows * 2; item += Sums::kThreads) {
+    for (int item = ptx::thread_index(); item < kRows * 2; item += Sums::kThreads) {
       Row row;
       if (!find(sums, strip, item / 2, row)) continue;
       const int last = row.end / kWindow * kWindow;

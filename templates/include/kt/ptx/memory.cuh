@@ -3,6 +3,13 @@
 
 namespace kt::ptx {
 
+// threadIdx.x, read anew: what is made of it is not kept in registers from an earlier place.
+__device__ __forceinline__ int thread_index() {
+  int index;
+  asm volatile("mov.u32 %0, %%tid.x;\n" : "=r"(index));
+  return index;
+}
+
 // A value of which the compiler does not know that it is always the same, so that what is made of it stays here as well.
 __device__ __forceinline__ long long computed_here(long long value) {
   asm volatile("" : "+l"(value));
