@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from kt.cli import bench, cache, doctor, export, plan, schema, show_cache, tune
 from kt.cli.origin import Context
-from kt.cli.outcome import INTERRUPTED, Command, complain, ending
+from kt.cli.outcome import Command, complain, ending, interrupted
 from kt.cli.project_file import find_project_file, for_commands, project_defaults
 from kt.cli.streams import checked_streams
 from kt.cli.usage import UsageError, usage_failure
@@ -33,6 +33,12 @@ class _Root(TyperGroup):
     def list_commands(self, ctx: object) -> list[str]:
         return list(ORDER)
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        try:
+            return super().make_context(*args, **extra)
+        except KeyboardInterrupt:  # of which the option parser says nothing
+            raise interrupted() from None
+
     def invoke(self, ctx: Context) -> Any:
         with ending(ctx):
             return super().invoke(ctx)
@@ -45,8 +51,8 @@ class _Root(TyperGroup):
             ended = super().main(*args, **extra)
         except UsageError as error:
             return usage_failure(error)
-        except typer.Abort:  # Ctrl-C where no command was running yet
-            return INTERRUPTED
+        except typer.Abort:  # as other versions of Typer have it: Ctrl-C between what is caught above
+            return interrupted().exit_code
         return ended if isinstance(ended, int) else 0
 
 

@@ -12,7 +12,7 @@ from kt.cli.origin import Context, placed
 from kt.cli.printable import printable
 from kt.errors import KtError
 
-__all__ = ["INTERRUPTED", "Command", "complain", "end", "ending", "note", "teller"]
+__all__ = ["INTERRUPTED", "Command", "complain", "end", "ending", "interrupted", "note", "teller"]
 
 INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended: 128 + SIGINT
 
@@ -50,8 +50,13 @@ def ending(context: Context) -> Iterator[None]:
         complain(placed(error, context))
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
-        note("interrupted")
-        raise typer.Exit(INTERRUPTED) from None
+        raise interrupted() from None
+
+
+def interrupted() -> typer.Exit:
+    """Says that Ctrl-C ended the command; what to raise."""
+    note("interrupted")
+    return typer.Exit(INTERRUPTED)
 
 
 class Command(TyperCommand):

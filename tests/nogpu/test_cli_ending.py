@@ -110,7 +110,7 @@ import sys
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == {name!r}:
-            raise {error}
+            {error}
 sys.meta_path.insert(0, Interrupt())
 sys.argv = ["kt", "--version"]
 from kt.__main__ import main
@@ -118,24 +118,74 @@ main()
 """
 
 
-def _import_fails(name: str, error: str) -> subprocess.CompletedProcess[str]:
-    code = INTERRUPT_AN_IMPORT.format(name=name, error=error)
+def _import_fails(name: str, error: str, before: str = "", arguments: str = "--version") -> Any:
+    code = before + INTERRUPT_AN_IMPORT.format(name=name, error=error).replace("--version", arguments)
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("name", ["kt.cli.main", "typer", "kt.cli.tune"])
 def test_ctrl_c_while_kt_is_loaded(name: str) -> None:
     """Before any command runs, Ctrl-C is exit 130 with one line as well."""
-    done = _import_fails(name, "KeyboardInterrupt")
+    done = _import_fails(name, "raise KeyboardInterrupt")
     assert (done.returncode, done.stderr) == (130, "kt: interrupted\n")
+
+
+# Each line that is said brings another Ctrl-C.
+AGAIN = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
+class Again:
+    def __init__(self, stream): self.stream = stream
+    def __getattr__(self, name): return getattr(self.stream, name)
+    def write(self, text):
+        os.kill(os.getpid(), signal.SIGINT)
+        return self.stream.write(text)
+sys.stderr = Again(sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("name", ["kt.cli.main", "kt.cli.tune", "kt.cli.output"])
+def test_ctrl_c_twice_is_ctrl_c(name: str) -> None:
+    """The second one, while the first is being told, changes nothing."""
+    done = _import_fails(name, "os.kill(os.getpid(), signal.SIGINT)", AGAIN, 'cache", "path')
+    assert (done.returncode, done.stderr) == (130, "kt: interrupted\n")
+
+
+@pytest.mark.parametrize("name", ["kt.cli.main", "kt.cli.output"])
+def test_ctrl_c_in_a_text_that_is_executed(name: str) -> None:
+    """Python then ends by the signal in the end, though it was dealt with: not so kt."""
+    done = _import_fails(name, "exec('raise KeyboardInterrupt')", "", 'cache", "path')
+    assert (done.returncode, done.stderr) == (130, "kt: interrupted\n")
+
+
+def test_ctrl_c_while_the_command_line_is_read() -> None:
+    """The option parser would end in silence."""
+    code = """
+import sys
+from typer.core import TyperGroup
+def make_context(*arguments, **more): raise KeyboardInterrupt
+TyperGroup.make_context = make_context
+sys.argv = ["kt", "--version"]
+from kt.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "kt: interrupted\n")
+
+
+def test_whoever_ignores_ctrl_c_goes_on_ignoring_it() -> None:
+    """As a background job of a shell, which does not mean the Ctrl-C that is typed at another program."""
+    ignored = "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    done = _import_fails("kt.cli.output", "os.kill(os.getpid(), signal.SIGINT)", ignored, 'cache", "path')
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_missing_package_is_named() -> None:
     """In a checkout without an install: which package, and the command that brings it. A fault of kt's own shows."""
-    done = _import_fails("typer", "ModuleNotFoundError('no typer', name='typer')")
+    done = _import_fails("typer", "raise ModuleNotFoundError('no typer', name='typer')")
     assert done.returncode == 1
     assert done.stderr.startswith("kt: error: the Python package typer is missing\nhint: `pip install .`")
-    assert "Traceback" in _import_fails("kt.cli.tune", "ModuleNotFoundError('x', name='kt.cli.tune')").stderr
+    assert "Traceback" in _import_fails("kt.cli.tune", "raise ModuleNotFoundError('x', name='kt.cli.tune')").stderr
 
 
 def test_the_script_begins_where_interrupts_are_told() -> None:
