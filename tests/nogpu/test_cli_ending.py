@@ -152,9 +152,11 @@ def test_ctrl_c_twice_is_ctrl_c(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["kt.cli.main", "kt.cli.output"])
-def test_ctrl_c_in_a_text_that_is_executed(name: str) -> None:
-    """Python then ends by the signal in the end, though it was dealt with: not so kt."""
-    done = _import_fails(name, "exec('raise KeyboardInterrupt')", "", 'cache", "path')
+def test_ctrl_c_in_a_text_that_is_executed(name: str, tmp_path: Path) -> None:
+    """`python -m` then ends by the signal, though it was dealt with: not so kt."""
+    hook = INTERRUPT_AN_IMPORT.partition("sys.argv")[0].format(name=name, error="exec('raise KeyboardInterrupt')")
+    (tmp_path / "sitecustomize.py").write_text(hook)
+    done = _shell("kt cache path", PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert (done.returncode, done.stderr) == (130, "kt: interrupted\n")
 
 
