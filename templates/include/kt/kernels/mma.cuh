@@ -45,8 +45,8 @@ struct MmaForm : PlainSums<TAcc> {
   static constexpr bool kWords = FORMAT == Format::kTf32, kDoubles = FORMAT == Format::kFp64;
   using Word = typename Select<kDoubles, double, unsigned>::type;
   static constexpr Format kFormat = FORMAT;
-  // From Hopper on, data-centre GPUs have no mma.sync of 8-bit floats: here they are widened to fp16, which halves the rate.
-  // (The compiler would do so for each `mma` alone, with additions in between.)
+  // From Hopper on, data-centre GPUs have no mma.sync of 8-bit floats: here they are widened to fp16, which halves the
+  // rate. (The compiler would do so for each `mma` alone, with additions in between.)
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
   static constexpr bool kWidened = FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
 #else
@@ -198,7 +198,8 @@ struct MmaSums {
 
  private:
   template <class Writer>
-  __device__ __forceinline__ void put_strip(const Word (&sums)[kOctets][Form::kSums], int strip, const Writer& writer) const {
+  __device__ __forceinline__ void put_strip(const Word (&sums)[kOctets][Form::kSums], int strip,
+                                            const Writer& writer) const {
     const int thread = ptx::thread_index(), lane = thread % 32, warp = thread / 32;
     const int index = warp / Traits::kWarpsN * 16 + lane / 4, first = warp % Traits::kWarpsN * Traits::WARP_N;
 #pragma unroll
@@ -252,9 +253,9 @@ struct MmaPipeline {
     return next == end ? shared : next;
   }
 
-  // The barrier stands before the last k step of a tile, and the copies in the k steps before it. EARLY: it stands one k
-  // step before, which leaves the compiler free to place the first reads of the next tile, and the copies after it; they
-  // have less time to arrive.
+  // The barrier stands before the last k step of a tile, and the copies in the k steps before it. EARLY: it stands one
+  // k step before, which leaves the compiler free to place the first reads of the next tile, and the copies after it;
+  // they have less time to arrive.
   static constexpr bool kEarly = Traits::EARLY;
   static constexpr int kParts = kEarly ? 2 : kSteps - 1;  // of the copies of a tile: one in a k step
   static constexpr int kFirstCopy = kEarly ? kSteps - 2 : 0;

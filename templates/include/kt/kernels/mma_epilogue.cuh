@@ -1,14 +1,16 @@
 // From the sums in registers to memory.
 //
-// A thread's sums are pairs of neighbouring columns of rows 8 apart. The block passes 16 rows of each warp (a strip), and as
-// many strips at a time as there is room for, through shared memory, from which it writes rows of the tile: neighbouring
-// lanes write neighbouring accesses of 16 bytes. Wherever a row begins in memory, these accesses are aligned: the row lies in the strip as far from a
-// multiple of 16 bytes as it does in memory. Only what is left at its two ends is written element by element.
+// A thread's sums are pairs of neighbouring columns of rows 8 apart. The block passes 16 rows of each warp (a strip),
+// and as many strips at a time as there is room for, through shared memory, from which it writes rows of the tile:
+// neighbouring lanes write neighbouring accesses of 16 bytes. Wherever a row begins in memory, these accesses are
+// aligned: the row lies in the strip as far from a multiple of 16 bytes as it does in memory. Only what is left at its
+// two ends is written element by element.
 
 namespace kt {
 
-// The strip: ROWS rows of COLUMNS sums, kept as T. A thread has `2 * SPREAD` neighbouring columns; of elements that begin
-// anywhere it may write SHIFT at once (0: as many as it has). Rows are padded so that a warp's writes meet the banks evenly.
+// The strip: ROWS rows of COLUMNS sums, kept as T. A thread has `2 * SPREAD` neighbouring columns; of elements that
+// begin anywhere it may write SHIFT at once (0: as many as it has). Rows are padded so that a warp's writes meet the
+// banks evenly.
 template <class T, int ROWS, int COLUMNS, int SPREAD, int SHIFT>
 struct EpilogueStrip {
   using Element = T;
@@ -31,7 +33,8 @@ struct TileWriter {
   using TStage = typename Select<DIRECT, TOut, TAcc>::type;
   static constexpr int kWindow = 16 / int(max_of(sizeof(TStage), sizeof(TOut)));  // elements of an access
   static constexpr bool kShifted = Output::kWidest < kWindow;
-  using Strip = EpilogueStrip<TStage, Sums::kWarpsM * 16, Sums::BLOCK_N, Sums::kSpreadN, kShifted ? Output::kWidest : 0>;
+  using Strip =
+      EpilogueStrip<TStage, Sums::kWarpsM * 16, Sums::BLOCK_N, Sums::kSpreadN, kShifted ? Output::kWidest : 0>;
   // Strips at a time: all of them, or a power of two.
   static constexpr int kAtOnce = floor_power_of_two(max_of(1, min_of(Sums::kStrips, Sums::kRoom / Strip::kBytes)));
   static constexpr int kRows = kAtOnce * Strip::kRows;

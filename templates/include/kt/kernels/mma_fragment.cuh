@@ -1,8 +1,8 @@
 // Fragments of one operand: from shared memory to the registers of a warp.
 //
-// Both operands are seen alike: as octets of 8 rows of A or 8 columns of B. `mma` takes two octets of A and one of B, and
-// lane l holds index g = l / 4 of each octet. Which m or n that is, the map `octet_position` tells: readers may spread an
-// octet, and only the epilogue needs to know.
+// Both operands are seen alike: as octets of 8 rows of A or 8 columns of B. `mma` takes two octets of A and one of B,
+// and lane l holds index g = l / 4 of each octet. Which m or n that is, the map `octet_position` tells: readers may
+// spread an octet, and only the epilogue needs to know.
 
 namespace kt {
 
@@ -38,7 +38,7 @@ struct Fragment {
   }
 };
 
-// Of 16 neighbours, words as ldmatrix brings them in the order of the fragment: matrix `matrix` is of this octet and half.
+// Of 16 neighbours, ldmatrix brings words in the order of the fragment: a matrix is of this octet and half.
 template <Side SIDE>
 __host__ __device__ constexpr int octet_of(int matrix) {
   return SIDE == Side::kA ? matrix % 2 : matrix / 2;
@@ -59,9 +59,9 @@ __device__ __forceinline__ void as_read(Fragment<Form, SIDE, 2 * GROUPS>& fragme
   }
 }
 
-// Readers read the fragments of a warp, in two halves: `read` starts the loads of a k step into raw words, `arrange` makes
-// of them what `mma` takes once they have arrived, each word changed by `prepared`. `Tile` is the operand's tile, WARP_MN
-// the extent of the warp in it.
+// Readers read the fragments of a warp, in two halves: `read` starts the loads of a k step into raw words, `arrange`
+// makes of them what `mma` takes once they have arrived, each word changed by `prepared`. `Tile` is the operand's tile,
+// WARP_MN the extent of the warp in it.
 //
 // k contiguous: 16 bytes along k of 8 rows are one matrix of ldmatrix as it is, whatever the format.
 template <class Tile, Side SIDE, int WARP_MN>
@@ -125,9 +125,9 @@ struct TransposingReader {
   }
 };
 
-// mn contiguous, bytes: ldmatrix transposes pairs of bytes. With t = lane % 4 and g = lane / 4, matrices 2 h and 2 h + 1
-// of 16 neighbours bring k = 16 h + 4 t, + 1 and + 2, + 3 of neighbours 2 g and 2 g + 1; a permutation of the bytes makes
-// one word of each neighbour. So the two octets of the 16 neighbours take turns.
+// mn contiguous, bytes: ldmatrix transposes pairs of bytes. With t = lane % 4 and g = lane / 4, matrices 2 h and 2 h +
+// 1 of 16 neighbours bring k = 16 h + 4 t, + 1 and + 2, + 3 of neighbours 2 g and 2 g + 1; a permutation of the bytes
+// makes one word of each neighbour. So the two octets of the 16 neighbours take turns.
 template <class Tile, Side SIDE, int WARP_MN>
 struct BytePairReader {
   static constexpr int kSpread = 2;
@@ -165,7 +165,7 @@ struct BytePairReader {
   }
 };
 
-// mn contiguous, 4-byte elements: a lane reads 4 neighbours 4 g ... of rows t and t + 4, so that four octets take turns.
+// mn contiguous, 4-byte elements: a lane reads 4 neighbours 4 g ... of rows t and t + 4; four octets take turns.
 template <class Tile, Side SIDE, int WARP_MN>
 struct WordReader {
   static constexpr int kSpread = 4;
@@ -209,8 +209,8 @@ struct WordReader {
   }
 };
 
-// fp64, k contiguous: a lane reads k = t and t + 4 of one row. (16 bytes at once would bring numbers that `mma` does not
-// take from neighbouring registers.)
+// fp64, k contiguous: a lane reads k = t and t + 4 of one row. (16 bytes at once would bring numbers that `mma` does
+// not take from neighbouring registers.)
 template <class Tile, Side SIDE, int WARP_MN>
 struct DoubleRowReader {
   static constexpr int kSpread = 1;
@@ -244,8 +244,8 @@ struct DoubleRowReader {
   }
 };
 
-// fp64, mn contiguous: likewise, of rows t and t + 4. A group of 16 neighbours is 128 bytes: its octets differ in the unit,
-// groups do not.
+// fp64, mn contiguous: likewise, of rows t and t + 4. A group of 16 neighbours is 128 bytes: its octets differ in the
+// unit, groups do not.
 template <class Tile, Side SIDE, int WARP_MN>
 struct DoubleColumnReader {
   static constexpr int kSpread = 1;

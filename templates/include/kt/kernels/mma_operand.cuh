@@ -1,8 +1,8 @@
 // The tile of one operand, MN (m or n) by k, on its way from global to shared memory.
 //
 // It keeps the order of global memory: rows along k where k is contiguous, else along mn. Rows lie one behind the other
-// without padding. The unit of placement is 16 bytes: unit u of a row goes to unit u ^ swizzle(row), which lets both the
-// copies (neighbouring units of one row) and the fragment reads (one unit of 8 rows) hit every bank once.
+// without padding. The unit of placement is 16 bytes: unit u of a row goes to unit u ^ swizzle(row), which lets both
+// the copies (neighbouring units of one row) and the fragment reads (one unit of 8 rows) hit every bank once.
 
 namespace kt {
 
@@ -38,7 +38,8 @@ __host__ __device__ constexpr int floor_power_of_two(int value) {
 }
 
 // Row r and byte x of a tile with rows of ROW_BYTES. With 2^a the power of two in the units of a row (8 at most), rows
-// whose places differ by 8 / 2^a begin at the same bank, and the swizzle tells them apart by the low a bits of the unit.
+// whose places differ by 8 / 2^a begin at the same bank, and the swizzle tells them apart by the low a bits of the
+// unit.
 template <int ROW_BYTES, RowOrder ORDER>
 struct TilePlaces {
   static constexpr int kUnit = 16;
@@ -53,11 +54,11 @@ struct TilePlaces {
 };
 
 // A piece of `kLanes` neighbouring threads moves neighbouring chunks of one row, as many as possible; the other threads
-// take the rows below, and where rows are few the next piece of the same rows. All passes of a thread are constant steps
-// from its first chunk.
+// take the rows below, and where rows are few the next piece of the same rows. All passes of a thread are constant
+// steps from its first chunk.
 //
-// Chunks of 4 bytes and more go by cp.async. Rows that begin or end in the middle of 4 bytes go through registers: loads
-// of LOAD_BYTES put together to chunks of 4 bytes, neighbouring ones by neighbouring threads.
+// Chunks of 4 bytes and more go by cp.async. Rows that begin or end in the middle of 4 bytes go through registers:
+// loads of LOAD_BYTES put together to chunks of 4 bytes, neighbouring ones by neighbouring threads.
 template <class T, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS_, int LOAD_BYTES, int THREADS, RowOrder ORDER>
 struct MmaOperand {
   static constexpr bool K_CONTIGUOUS = K_CONTIGUOUS_;
@@ -109,7 +110,8 @@ struct MmaOperand {
 
   // Whether this thread moves anything in the pass.
   __device__ __forceinline__ bool active(int row_pass, int piece_pass) const {
-    return kWhole || (row + row_pass * kRowStep < kRows && piece < kPieceStep && piece + piece_pass * kPieceStep < kPieces);
+    return kWhole || (row + row_pass * kRowStep < kRows && piece < kPieceStep &&
+                      piece + piece_pass * kPieceStep < kPieces);
   }
 
   // Whether the chunk from its byte `byte` on lies inside the operand. Rows begin and end with whole loads.

@@ -1,5 +1,5 @@
-// Loads and stores that the compiler leaves where they stand: it would move them away from their place in a pipeline, into
-// registers that are not there.
+// Loads and stores that the compiler leaves where they stand: it would move them away from their place in a pipeline,
+// into registers that are not there.
 
 namespace kt::ptx {
 
@@ -10,7 +10,7 @@ __device__ __forceinline__ int thread_index() {
   return index;
 }
 
-// A value of which the compiler does not know that it is always the same, so that what is made of it stays here as well.
+// A value of which the compiler does not know that it is always the same: what is made of it stays here as well.
 __device__ __forceinline__ long long computed_here(long long value) {
   asm volatile("" : "+l"(value));
   return value;
@@ -39,7 +39,7 @@ __device__ __forceinline__ void store_shared(unsigned shared, unsigned value) {
   asm volatile("st.shared.u32 [%0], %1;\n" ::"r"(shared), "r"(value));
 }
 
-// 8 or 16 bytes of global memory as one access. Where the compiler does not see the alignment, it would make four of it.
+// 8 or 16 bytes of global memory as one access. The compiler would make four of it where it sees no alignment.
 __device__ __forceinline__ void store_global(void* global, const unsigned (&words)[2]) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};\n" ::"l"(global), "r"(words[0]), "r"(words[1]));
 }

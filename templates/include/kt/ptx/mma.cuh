@@ -6,9 +6,9 @@ enum class Format { kFp16, kBf16, kTf32, kInt8, kFp8E4m3, kFp8E5m2, kFp64 };
 
 namespace ptx {
 
-// Lane l, with g = l / 4 and t = l % 4, holds of A rows g (words 0, 2) and g + 8 (words 1, 3), of B column g, and of the
-// sums columns 2 t and 2 t + 1 of rows g (0, 1) and g + 8 (2, 3). A word is 4 bytes along k: words 0, 1 of A and word 0
-// of B are the t-th of the first 16 bytes, the others the t-th of the next 16.
+// Lane l, with g = l / 4 and t = l % 4, holds of A rows g (words 0, 2) and g + 8 (words 1, 3), of B column g, and of
+// the sums columns 2 t and 2 t + 1 of rows g (0, 1) and g + 8 (2, 3). A word is 4 bytes along k: words 0, 1 of A and
+// word 0 of B are the t-th of the first 16 bytes, the others the t-th of the next 16.
 #define KT_MMA(SUM, SHAPE_AND_FORMATS)                                                                        \
   asm volatile("mma.sync.aligned." SHAPE_AND_FORMATS " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "        \
                "{%0, %1, %2, %3};\n"                                                                          \
@@ -64,8 +64,8 @@ __device__ __forceinline__ void widen(unsigned (&pairs)[2], unsigned word) {
   }
 }
 
-// A word is one number here: words 0, 1 of A and 0 of B belong to k = t, the others to k = t + 4. (So says `mma`; as long as
-// A and B agree, a word may be of any k.) m8n8k4 has half the rate of m16n8k8 on sm_90.
+// A word is one number here: words 0, 1 of A and 0 of B belong to k = t, the others to k = t + 4. (So says `mma`; as
+// long as A and B agree, a word may be of any k.) m8n8k4 has half the rate of m16n8k8 on sm_90.
 template <Format FORMAT>
 __device__ __forceinline__ void mma(double (&sum)[4], const double* a, const double* b) {
   static_assert(FORMAT == Format::kFp64);
@@ -92,8 +92,8 @@ __device__ __forceinline__ unsigned round_to_tf32(unsigned fp32) {
   return rounded;
 }
 
-// The same for a word that changes its register as well: what the conversion above becomes works in place, and would need
-// a move besides. NaN must not become zero by a carry into the sign.
+// The same for a word that changes its register as well: what the conversion above becomes works in place, and would
+// need a move besides. NaN must not become zero by a carry into the sign.
 __device__ __forceinline__ unsigned round_to_tf32_elsewhere(unsigned fp32) {
   const unsigned magnitude = (fp32 & 0x7fffffffu) + 0x1000u;
   return (magnitude < 0x7fffffffu ? magnitude : 0x7fffffffu) | (fp32 & 0x80000000u);
