@@ -156,7 +156,9 @@ def test_ctrl_c_in_a_text_that_is_executed(name: str, tmp_path: Path) -> None:
     """`python -m` then ends by the signal, though it was dealt with: not so kt."""
     hook = INTERRUPT_AN_IMPORT.partition("sys.argv")[0].format(name=name, error="exec('raise KeyboardInterrupt')")
     (tmp_path / "sitecustomize.py").write_text(hook)
-    done = _shell("kt cache path", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}  # without a shell, which would report both as 130
+    command = [sys.executable, "-m", "kt", "cache", "path"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "kt: interrupted\n")
 
 
