@@ -107,10 +107,18 @@ def _readable(file: Path) -> sqlite3.Connection:
         if not (is_unwritable(error) or is_full(error)):
             raise
     # SQLite needs to write beside a file that has a journal. Where it cannot, a sound file is read as it lies, and
-    # one that was left with a journal is read from a copy.
-    if any(Path(f"{file}{suffix}").exists() for suffix in SIDECARS):
+    # one that was left with something in a journal is read from a copy.
+    if any(_has_contents(Path(f"{file}{suffix}")) for suffix in SIDECARS):
         return _from_copy(file)
     return _checked(connect(file, "ro", immutable=True), file)
+
+
+def _has_contents(journal: Path) -> bool:
+    """An empty one, such as the attempt to open the file leaves where nothing can be written, says nothing."""
+    try:
+        return journal.stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def _checked(connection: sqlite3.Connection, file: Path) -> sqlite3.Connection:

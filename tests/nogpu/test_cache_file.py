@@ -428,6 +428,14 @@ def test_a_disk_that_is_full_from_the_start_is_found_when_opening(
         assert len(store.stored()) == 1
 
 
+def test_reading_needs_no_room_for_files(filled: Path) -> None:
+    """`ulimit -f 0`: the attempt to open the file as usual leaves an empty journal, which is no reason for a copy."""
+    with file_size_limit(0):
+        for _ in range(2):
+            with Store.open(filled, read_only=True) as store:
+                assert len(store.stored()) == 1
+
+
 @pytest.mark.parametrize("leftover", [False, True])
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR | 19 << 8])
 def test_a_cache_on_a_full_disk_can_be_read(
