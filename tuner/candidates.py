@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kt.devices.roofline import floor_us
 from kt.search_spaces.enumeration import enumerate_space
 from kt.search_spaces.names import Names
-from kt.tuner.model import predict_us
+from kt.tuner.model import order_us
 from kt.tuner.terrain import Landscape, join
 
 if TYPE_CHECKING:
@@ -67,7 +68,11 @@ class Candidates:
         return None
 
     def predicted_us(self, number: int, registers: int | None = None) -> float:
-        """The model's microseconds; with the registers that the compiler says, once it has."""
+        """The model's microseconds, never below the roofline; with the registers that the compiler says, if known."""
+        return max(self.order_us(number, registers), floor_us(self.problem, self.device))
+
+    def order_us(self, number: int, registers: int | None = None) -> float:
+        """What puts candidates in order: `predicted_us`, or what is below it where that is the roofline."""
         family, row = self._place(number)
         known = None if registers is None else [registers]
         return float(self._predict(family, self._choices(family, np.array([row])), known)[0])
@@ -140,7 +145,7 @@ class Candidates:
         derived = self.spaces[family].derived
         values = Names({**self._names, **choices}, derived)
         columns = {**choices, **{name: values[name] for name in derived if not isinstance(values[name], str)}}
-        return predict_us(self.problem, self.device, columns, registers)
+        return order_us(self.problem, self.device, columns, registers)
 
     def _landscape(self, family: int, rows: Rows) -> Landscape:
         found = self.enumerations[family]

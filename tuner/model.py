@@ -31,12 +31,12 @@ import numpy.typing as npt
 from kt.devices.device import Device
 from kt.devices.roofline import floor_us
 from kt.problems import Problem
-from kt.tuner.occupancy import MAX_REGISTERS, occupancy
+from kt.tuner.occupancy import occupancy, registers_for
 from kt.tuner.thread_tiles import ThreadTiles
 from kt.tuner.tiles import SCHEDULERS, Columns, Demand, Numbers, Tiles, as_numbers
 from kt.tuner.warp_tiles import WarpTiles
 
-__all__ = ["estimate_registers", "predict_us"]
+__all__ = ["estimate_registers", "order_us", "predict_us"]
 
 # Of the hardware.
 _L2_BYTES = 32  # L2 bytes of one multiprocessor per clock when all of them read (about 8 TB/s on an H200)
@@ -67,8 +67,18 @@ def predict_us(
         columns: parameters and derived quantities by name, arrays of one length (`Enumeration.columns`).
         registers: of a thread, from the compiler's log, one for each configuration; estimated where None.
     """
+    return np.maximum(order_us(problem, device, columns, registers), floor_us(problem, device))
+
+
+def order_us(
+    problem: Problem, device: Device, columns: Mapping[str, Any], registers: Any | None = None
+) -> npt.NDArray[np.float64]:
+    """What the terms of the model add up to, for putting configurations in order.
+
+    Where the constants do not fit a device, that may be below the roofline. It is no time then, but still an order.
+    """
     tiles = lay_out(problem, columns)
-    allowed = np.minimum(MAX_REGISTERS, device.registers_per_sm // (tiles.threads * tiles.min_blocks) // 8 * 8)
+    allowed = registers_for(device, tiles.threads, tiles.min_blocks)
     known = None if registers is None else as_numbers(registers, tiles.count)
     wanted = tiles.wanted_registers() if known is None else known
     resident = occupancy(device, tiles.threads, np.minimum(wanted, allowed), tiles.smem_bytes).astype(float)
@@ -79,7 +89,7 @@ def predict_us(
         memory = _memory_bytes(tiles, device, resident) / device.bandwidth * 1e6
         busy = np.maximum(_overlap(compute, memory, _MEMORY_POWER), _l2_us(tiles, device))
         total = _LAUNCH_US + busy + _reduction_us(tiles, device) + _packing_us(tiles, device)
-    return np.where(resident >= 1, np.maximum(total, floor_us(problem, device)), np.inf)
+    return np.where(resident >= 1, total, np.inf)
 
 
 def estimate_registers(problem: Problem, columns: Mapping[str, Any]) -> npt.NDArray[np.float64]:
@@ -104,7 +114,8 @@ def _compute_us(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     last = np.where(left > 0, _step_cycles(tiles, demand, np.maximum(left, 1)), 0)
     cycles = tiles.steps * (full * whole + last) + ends * (full / resident + 1)
     shared = tiles.grid / (device.sm_count * tiles.min_blocks)  # tiles for each of stream-K's blocks
-    even = np.ceil(shared * tiles.steps) * whole + ends * (shared / tiles.min_blocks + 1 + _PARKING)
+    turns = np.ceil(tiles.min_blocks / resident)  # if not all of these fit at once
+    even = turns * np.ceil(shared * tiles.steps) * whole + ends * (shared / tiles.min_blocks + 1 + _PARKING)
     return np.where(tiles.stream_k > 0, even, cycles) / device.clock_hz * 1e6
 
 

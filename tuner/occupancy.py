@@ -12,13 +12,14 @@ import numpy.typing as npt
 
 from kt.devices.device import Device
 
-__all__ = ["MAX_REGISTERS", "limiter", "occupancy"]
+__all__ = ["MAX_REGISTERS", "limiter", "occupancy", "registers_for"]
 
 Integers = npt.NDArray[np.int64]
 MAX_REGISTERS = 255  # of one thread, on every architecture that kt compiles for
 _WARP = 32
 _WARPS_TOGETHER = 4
 _REGISTER_UNIT = 256
+_REGISTERS_TOGETHER = _REGISTER_UNIT // _WARP  # of one thread
 _SMEM_UNIT = 128
 _LIMITS = ("threads", "blocks", "registers", "shared memory")
 
@@ -33,6 +34,16 @@ def occupancy(device: Device, threads: Any, registers: Any, smem_bytes: Any) -> 
     """
     lowest: Integers = np.min(_by_limit(device, threads, registers, smem_bytes), axis=0)
     return lowest
+
+
+def registers_for(device: Device, threads: Any, blocks: Any) -> Integers:
+    """The most registers of a thread with which so many blocks are on a multiprocessor at a time.
+
+    It is what the compiler makes of `__launch_bounds__(threads, blocks)`: warps are counted in fours.
+    """
+    warps = _up(-(-np.asarray(threads, np.int64) // _WARP) * np.asarray(blocks, np.int64), _WARPS_TOGETHER)
+    each: Integers = device.registers_per_sm // (warps * _WARP) // _REGISTERS_TOGETHER * _REGISTERS_TOGETHER
+    return np.minimum(MAX_REGISTERS, each)
 
 
 def limiter(device: Device, threads: int, registers: int, smem_bytes: int) -> str:

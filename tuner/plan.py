@@ -177,11 +177,11 @@ def _with_candidates(shape: ShapePlan, request: TuneRequest, shortlist: int) -> 
     if not len(candidates):
         return replace(shape, failure=no_candidates(request, candidates)), ()
     place = int(candidates.sample.by_prediction()[0])
-    number, predicted = int(candidates.sample.numbers[place]), float(candidates.sample.predicted[place])
+    number = int(candidates.sample.numbers[place])
     best = candidates.config(number)
     # A launch that has no value fails the plan as it would fail the run.
     resolve(candidates.space(number), best, {**request.device.names(), **shape.problem.names()})
-    shape = replace(shape, best=best, predicted_us=predicted)
+    shape = replace(shape, best=best, predicted_us=candidates.predicted_us(number))
     if shortlist:
         numbers = Shortlist(candidates, shortlist).propose()[: request.budget.evaluations]
         listed = tuple(map(candidates.config, numbers))

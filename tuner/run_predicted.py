@@ -7,7 +7,7 @@ before a measured one. A ranking that a budget cut short is kept as not complete
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kt.cache.records import Measurement
@@ -100,15 +100,14 @@ class PredictedRun:
 
     def _predicted(self, shape: ShapeRun, trial: Trial) -> Measurement:
         """The model's time with the registers that the compiler reports; none for what would not fit the device."""
-        assert trial.binary is not None
         excess = too_large(shape.candidates.problem, self.request.device, trial.workspace_bytes)
         if excess:
             return Measurement("out_of_memory", detail=excess)
-        registers, _, _ = resources(trial.binary, trial.launches)
-        return Measurement("ok", time_us=shape.candidates.predicted_us(trial.number, registers), predicted=True)
+        time_us = shape.candidates.predicted_us(trial.number, _registers(trial))
+        return Measurement("ok", time_us=time_us, predicted=True)
 
     def _decide(self, shape: ShapeRun) -> Decision:
-        """The best predicted; among equal predictions the simplest."""
+        """The best predicted, which may be one of several at the roofline; among equal predictions the simplest."""
         timed = shape.timed()
         if not timed and shape.cut_short and not shape.idle:
             raise ShapeFailed("the budget ended before a candidate was compiled", untuned=True)
@@ -116,6 +115,15 @@ class PredictedRun:
             raise shape.without_winner()
         trials = {trial.config.identity: trial for trial in timed}
         finals = {name: trial.measurement for name, trial in trials.items() if trial.measurement}
-        fastest = timed[0].time_us or 0.0
-        ties = [name for name, trial in trials.items() if (trial.time_us or 0.0) <= fastest * (1 + TIE)]
-        return Decision(pick(finals, ties, trials), finals)
+        order = {name: shape.candidates.order_us(trial.number, _registers(trial)) for name, trial in trials.items()}
+        ties = [name for name, order_us in order.items() if order_us <= min(order.values()) * (1 + TIE)]
+        ordered = {name: replace(final, time_us=order[name]) for name, final in finals.items()}
+        return Decision(pick(ordered, ties, trials), finals)
+
+
+def _registers(trial: Trial) -> int | None:
+    """Of a thread of the main kernel, as the compiler reports now, or has reported to an earlier run."""
+    if trial.binary is None:
+        return trial.measurement.registers if trial.measurement else None
+    registers, _, _ = resources(trial.binary, trial.launches)
+    return registers

@@ -21,7 +21,7 @@ class Landscape:
 
     Attributes:
         numbers: of the candidates.
-        predicted: the model's microseconds.
+        predicted: the model's microseconds, below the roofline too where its terms add up to that: for the order.
         digits: one row of small integers for each candidate: the position of each parameter's value among those
             offered, so that neighbouring values differ by one.
         family: number of the kernel family; candidates of different families are never neighbours.

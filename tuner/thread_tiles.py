@@ -18,6 +18,7 @@ __all__ = ["ThreadTiles"]
 
 # Fitted, and rounded to what the measurements can tell.
 _STALL = 0.38
+_STREAM_K = 33.0  # registers of a thread that walks over parts of tiles
 _PIECE = 0.5  # steps of k lost where a piece of straight code ends: the next fragments are not read early
 _NARROW_SLOTS = 9.0  # issue slots of a copy narrower than 16 bytes, with its address and its predicate
 _NARROW_CYCLES = 2.5  # cycles of the shared-memory pipe for such a copy of a warp; a wide one costs it none
@@ -49,11 +50,12 @@ class ThreadTiles(Tiles):
     def wanted_registers(self) -> Numbers:
         """A linear fit to 2,130 kernels (NVRTC 13.0, sm_90a, fp32), 14 registers off; copies stand for addresses."""
         copies = np.maximum(1.0, self.copies_a / self.threads) + np.maximum(1.0, self.copies_b / self.threads)
-        return 50 + 1.15 * self._words * self.thread_m * self.thread_n + 1.2 * copies + 33 * self.stream_k
+        return 50 + 1.15 * self._words * self.thread_m * self.thread_n + 1.2 * copies + _STREAM_K * self.stream_k
 
     def least_registers(self) -> Numbers:
-        """Accumulators, two fragments of each operand, and addresses."""
-        return self._words * (self.thread_m * self.thread_n + 2 * (self.thread_m + self.thread_n)) + 24
+        """Accumulators, two fragments of each operand, addresses, and the walk of stream-K."""
+        values = self.thread_m * self.thread_n + 2 * (self.thread_m + self.thread_n)
+        return self._words * values + 24 + _STREAM_K * self.stream_k
 
     def demand(self, device: Device) -> Demand:
         return Demand(self._issue_cycles(device), self._smem_cycles(), 0.0, _STALL)

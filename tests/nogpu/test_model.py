@@ -15,7 +15,7 @@ from kt.devices.catalog import catalog
 from kt.devices.roofline import floor_us
 from kt.problems import Problem
 from kt.tuner import model
-from kt.tuner.model import estimate_registers, predict_us
+from kt.tuner.model import estimate_registers, order_us, predict_us
 
 H200, T4 = catalog()["h200"], catalog()["t4"]
 Columns = dict[str, Any]
@@ -121,6 +121,27 @@ def test_no_prediction_is_below_the_roofline(problem: Problem, columns: Columns)
     assert times.min() >= floor_us(problem, H200)
 
 
+def test_below_the_roofline_configurations_still_have_an_order(columns: Columns) -> None:
+    """Where a device's roofline is above all that the model adds up to, the model still says which comes first."""
+    problem = Problem(4096, 4096, 4096)
+    slow = replace(H200, flops={**H200.flops, "fp32": 1e9})
+    assert (predict_us(problem, slow, columns) == floor_us(problem, slow)).all()
+    assert (order_us(problem, slow, columns) == order_us(problem, H200, columns)).all()
+    assert (predict_us(problem, H200, columns) == order_us(problem, H200, columns)).all()
+
+
+@pytest.mark.parametrize("device", ["rtx4090", "rtx3090", "a10", "a100", "h200"])
+def test_what_the_terms_add_up_to_is_not_below_the_roofline(device: str) -> None:
+    """Stream-K's three blocks of six warps: what the registers do not let in at once takes its turn."""
+    config: Columns = {
+        "tile_m": [32] * 3, "tile_n": [96] * 3, "tile_k": [64] * 3, "warp_m": [16] * 3, "warp_n": [32] * 3,
+        "threads": [192] * 3, "min_blocks": [1, 3, 6], "stream_k": [1] * 3, "smem_bytes": [32768] * 3,
+    }  # fmt: skip
+    problem = Problem(4096, 4096, 4096, "bf16", "nt")
+    for registers in (None, [90] * 3, [168] * 3):
+        assert (order_us(problem, catalog()[device], config, registers) >= floor_us(problem, catalog()[device])).all()
+
+
 def test_the_roofline_holds_however_the_constants_are_fitted(columns: Columns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "_LAUNCH_US", 0.0)
     monkeypatch.setattr(model, "_ENDS", 0.0)
@@ -157,6 +178,19 @@ def test_spills_cost(columns: Columns) -> None:
     problem = Problem(4096, 4096, 4096)
     assert estimate_registers(problem, config)[0] > 128
     assert predict_us(problem, H200, config)[0] > 1.5 * predict_us(problem, H200, config, [128])[0]
+
+
+def test_stream_k_takes_registers_that_accumulators_lack() -> None:
+    """64 accumulators fit in 128 registers, and not beside stream-K's walk: each of 22 such kernels spilled."""
+    config: Columns = {
+        "tile_m": [128] * 2, "tile_n": [128] * 2, "tile_k": [16] * 2, "threads": [256] * 2, "min_blocks": [2] * 2,
+        "pack_a": [1] * 2, "pack_b": [1] * 2, "stages": [3] * 2, "unroll": [16] * 2, "stream_k": [0, 1],
+    }  # fmt: skip
+    waves, even = predict_us(Problem(4096, 4096, 4096, layout="nt"), H200, config)
+    assert even > 1.3 * waves
+    roomy = {**config, "min_blocks": [1] * 2}
+    waves, even = predict_us(Problem(4096, 4096, 4096, layout="nt"), H200, roomy)
+    assert even < 1.1 * waves
 
 
 def test_groups_of_tile_rows_save_traffic_when_memory_is_slow(columns: Columns) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kt.devices.catalog import catalog
-from kt.tuner.occupancy import limiter, occupancy
+from kt.tuner.occupancy import MAX_REGISTERS, limiter, occupancy, registers_for
 
 H200, T4, A10 = (catalog()[key] for key in ("h200", "t4", "a10"))
 
@@ -41,6 +41,17 @@ def test_smaller_gpus_hold_fewer() -> None:
 
 def test_a_partial_warp_counts_as_a_whole_one() -> None:
     assert occupancy(H200, 33, 32, 0) == occupancy(H200, 64, 32, 0)
+
+
+@pytest.mark.parametrize(
+    ("threads", "blocks", "registers"),
+    [(192, 3, 96), (96, 3, 168), (64, 3, 255), (160, 3, 128), (224, 2, 128), (160, 2, 168), (96, 7, 80), (256, 2, 128)],
+)
+def test_registers_for_blocks_are_what_the_compiler_allows(threads: int, blocks: int, registers: int) -> None:
+    """As NVRTC 13.5 compiles a kernel of many registers with these launch bounds; the blocks do fit then."""
+    assert registers_for(H200, threads, blocks) == registers
+    assert occupancy(H200, threads, registers, 0) >= blocks
+    assert registers == MAX_REGISTERS or occupancy(H200, threads, registers + 1, 0) < blocks
 
 
 def test_arrays_broadcast_and_agree_with_scalars() -> None:

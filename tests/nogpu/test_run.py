@@ -17,6 +17,7 @@ import pytest
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.cache.store import Store
 from kt.devices.catalog import catalog
+from kt.devices.roofline import floor_us
 from kt.errors import CacheError, CompilerUnavailable, InputError, KtError, NoUsableGpu, NoValidConfiguration
 from kt.problems import Problem
 from kt.search_spaces.loader import load_space
@@ -933,6 +934,17 @@ def test_a_plan_for_a_modelled_device_is_of_what_the_run_does(bench: Bench) -> N
         after = plan(request, store)
     assert all(shape.cached and shape.evaluations == 0 for shape in after.shapes)
     assert (after.kernels, after.seconds) == (0, 0.0)
+
+
+def test_what_is_predicted_at_the_roofline_has_an_order(bench: Bench) -> None:
+    """Many candidates at the same least time: the model's terms decide among them, and not the simplest one."""
+    real = winner(only(bench.tune(SQUARE, device=MODELLED, store=False)))
+    device = replace(MODELLED, flops={**MODELLED.flops, "fp32": 1e9})
+    bench.again()
+    best = winner(only(bench.tune(SQUARE, device=device, store=False)))
+    assert best.measurement.time_us == best.floor_us == floor_us(SQUARE, device)
+    assert (best.config, best.ties) == (real.config, real.ties)
+    assert plan(bench.request(SQUARE, device=device)).shapes[0].predicted_us == floor_us(SQUARE, device)
 
 
 def test_a_budget_of_candidates_bounds_a_ranking(bench: Bench) -> None:

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from kt.devices.catalog import modelled
 from kt.problems import LAYOUTS, Problem
 from kt.search_spaces.launch import violated
+from kt.tuner.candidates import Candidates
 from kt.tuner.messages import CompileJob
+from kt.tuner.strategies import Shortlist
 from support.family_compiles import builtin, compile_all, covering, device_of, job, valid
 
 SPACE = builtin("simt")
@@ -34,6 +37,16 @@ def test_the_default_compiles_for_every_format_and_layout_without_spills(tmp_pat
     binaries = compile_all(list(default_jobs("sm_90a")), tmp_path)
     assert {binary.error for binary in binaries} == {""}
     assert {binary.spill_bytes["kt_gemm"] for binary in binaries} == {0}
+
+
+@pytest.mark.parametrize("layout", ["nt", "tn"])
+def test_what_the_model_offers_first_does_not_spill(layout: str, tmp_path: Path) -> None:
+    """Without a GPU, the best predicted are all that is compiled; a kernel that spills is not ranked."""
+    problem, device = Problem(4096, 4096, 4096, "fp32", layout), modelled("h200")
+    candidates = Candidates(problem, device, [SPACE])
+    configs = [candidates.config(number) for number in Shortlist(candidates, 6).propose()]
+    binaries = compile_all([job(SPACE, config, problem, device.arch) for config in configs], tmp_path)
+    assert [binary.spill_bytes["kt_gemm"] for binary in binaries].count(0) >= len(configs) - 1
 
 
 @pytest.mark.parametrize("arch", ARCHS)
