@@ -28,6 +28,16 @@ _LIST = "tag:yaml.org,2002:seq"
 _MAP = "tag:yaml.org,2002:map"
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+# By their byte-order marks; that of UTF-16 is the begin of one of UTF-32.
+_OTHER_ENCODINGS = (
+    (b"\xff\xfe\0\0", "UTF-32"),
+    (b"\0\0\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
+MAX_KEY = 1024  # characters, as YAML has it
+_LONG_KEY = re.compile(r"""([^\s,:\[\]{}"']{1025,}|"[^"]{1025,}"|'[^']{1025,}')(?=\s*:)""")
+
 _HINTS = (
     ("mapping values are not allowed", "put text that has a colon in it in quotes, and each key on its own line"),
     ("',' or '}'", "separate the entries of {...} with commas, and close the brace"),
@@ -166,8 +176,8 @@ def _read_stdin(name: str) -> bytes:
 
 
 def _decode(raw: bytes, name: str) -> str:
-    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise InputError(f"{name}:1:1: the file is UTF-16", hint="save it as UTF-8")
+    if encoding := next((known for mark, known in _OTHER_ENCODINGS if raw.startswith(mark)), ""):
+        raise InputError(f"{name}:1:1: the file is {encoding}", hint="save it as UTF-8")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -193,6 +203,11 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> InputErr
         alias = re.match(r"\*([^\s,\[\]{}]+)", text.splitlines()[mark.line][mark.column :])
         shown = alias[1] if alias else ""
         return InputError(f"{place}: alias *{shown} has no anchor", hint=f"write &{shown} before the value it repeats")
+    if mark and re.search("expected (':'|',' or '})|mapping values", problem):  # what the parser misses behind a key that is too long
+        key = _LONG_KEY.search(text.splitlines()[mark.line])
+        if key:
+            place = f"{name}:{mark.line + 1}:{key.start() + 1}"
+            return InputError(f"{place}: a key of {len(key[0])} characters; YAML takes {MAX_KEY}", hint="shorten it")
     if error.context_mark and mark and error.context_mark.line != mark.line:
         problem += f" (it begins in line {error.context_mark.line + 1})"
     hint = next((advice for part, advice in _HINTS if part in problem), None)
