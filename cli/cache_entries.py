@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kt.errors import InputError, NoUsableGpu, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from kt.cache.entries import Entry
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kt.search_spaces.space import SearchSpace
 
 __all__ = [
+    "check_family",
     "current_sources",
     "current_spaces",
     "device_for_lookup",
@@ -176,6 +177,17 @@ def _problem_filter(dtype: str | None, layout: str | None) -> Callable[[Problem]
     if layout is not None and layout not in LAYOUTS:
         raise InputError(f"--layout {layout!r} is unknown", hint=f"use one of {', '.join(LAYOUTS)}")
     return lambda problem: wanted in (None, problem.dtype) and layout in (None, problem.layout)
+
+
+def check_family(family: str | None, known: Collection[str]) -> None:
+    """Raises OptionError if there is no such family, neither today nor among the results."""
+    from kt.problems.yaml_values import closest
+
+    if family is None or family in known:
+        return
+    match = closest(family, known)
+    listed = f"known: {', '.join(sorted(known))}"
+    raise OptionError("family", f"{family!r} is unknown", hint=f"did you mean {match}?" if match else listed)
 
 
 def entries_of(found: Iterable[Entry], problems: Iterable[Problem]) -> list[Entry]:

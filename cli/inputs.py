@@ -47,8 +47,7 @@ def read_shapes(paths: Sequence[Path], dtype: str | None) -> list[Problem]:
     """The shapes of all files in the order of the files; one that stands in several is the same shape, once."""
     from kt.problems.shapes_file import load_shapes
 
-    files = dict.fromkeys(paths)  # standard input can be read once
-    return list(dict.fromkeys(problem for path in files for problem in load_shapes(path, dtype=dtype)))
+    return list(dict.fromkeys(problem for path in dict.fromkeys(paths) for problem in load_shapes(path, dtype=dtype)))
 
 
 def read_spaces(path: Path | None, problems: Sequence[Problem]) -> list[SearchSpace]:

@@ -1,7 +1,7 @@
 """How a command ends: the one place that turns a failure into a message and an exit code."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 
 from kt.cli.origin import Context, placed
 from kt.cli.printable import printable
-from kt.errors import KtError
+from kt.errors import InputError, KtError
 
 __all__ = ["INTERRUPTED", "Command", "complain", "end", "ending", "interrupted", "note", "teller"]
 
@@ -64,4 +64,16 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Context) -> Any:
         with ending(ctx):
+            _check_standard_input(ctx.params)
             return super().invoke(ctx)
+
+
+def _check_standard_input(values: Mapping[str, Any]) -> None:
+    """Raises InputError if standard input, which can be read once, stands for two files."""
+    shapes = [str(path) for path in values.get("shapes") or ()]
+    named = ["--shapes"] * shapes.count("-") + ["--space"] * (str(values.get("space")) == "-")
+    if len(named) > 1:
+        raise InputError(
+            f"{' and '.join(named)} both name standard input, which can be read once",
+            hint="name a file in place of one",
+        )

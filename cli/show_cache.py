@@ -49,6 +49,7 @@ def show_cache(
     from kt.cache.store import Store
     from kt.cli import inputs
     from kt.cli.cache_entries import (
+        check_family,
         current_spaces,
         digests,
         entries_of,
@@ -63,6 +64,7 @@ def show_cache(
     keep = entry_filter(dtype=dtype, layout=layout, device=device_filter, family=family, states=state)
     with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
         stored = judged_entries(store, sources, spaces)
+        check_family(family, {*spaces, *(entry.best.config.family for entry in stored)})
         found = [entry for entry in stored if keep(entry)]
         lacking: list[Missing] | None = None
         device: DeviceIdentity | None = None

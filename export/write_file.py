@@ -47,10 +47,10 @@ def write_if_changed(path: Path | str, text: str) -> bool:
     except BrokenPipeError:
         raise  # the reader of standard output went away: the command line's business
     except OSError as error:
-        raise KtError(
-            f"{path} could not be written: {error.strerror or error}",
-            hint="whatever was there before is unchanged; free some space or name another place with -o",
-        ) from error
+        hint = "free some space, or name another place with -o"
+        if not _is_stream(path):  # what has gone into a stream is gone
+            hint = f"whatever was there before is unchanged; {hint}"
+        raise KtError(f"{path} could not be written: {error.strerror or error}", hint=hint) from error
 
 
 def _is_stream(path: Path | str) -> bool:

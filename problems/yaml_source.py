@@ -203,7 +203,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> InputErr
         alias = re.match(r"\*([^\s,\[\]{}]+)", text.splitlines()[mark.line][mark.column :])
         shown = alias[1] if alias else ""
         return InputError(f"{place}: alias *{shown} has no anchor", hint=f"write &{shown} before the value it repeats")
-    if mark and re.search("expected (':'|',' or '})|mapping values", problem):  # what the parser misses behind a key that is too long
+    if mark and re.search("expected (':'|',' or '})|mapping values", problem):  # behind a key that is too long
         key = _LONG_KEY.search(text.splitlines()[mark.line])
         if key:
             place = f"{name}:{mark.line + 1}:{key.start() + 1}"

@@ -237,7 +237,7 @@ def test_a_shape_is_listed_once_and_the_hint_is_true_without_a_gpu(
 def test_filters_that_fit_nothing_are_not_an_empty_cache(kt: Command, own_environment: Path, fresh: Command) -> None:
     """ "No results" would be wrong where there are some."""
     _fill(own_environment, fresh(512), fresh(256))
-    err = kt("show-cache", "--family", "nope").err
+    err = kt("show-cache", "--layout", "tt").err
     assert "none of the 2 results in" in err
     assert "no results" not in err
 

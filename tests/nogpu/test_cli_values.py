@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from kt.cache.records import BestConfig
+from kt.cache.store import Store
+
 ROOT = Path(__file__).parents[2]
 Command = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("no_gpu")
@@ -34,13 +37,30 @@ def test_several_shapes_files_count_as_one(kt: Command, shapes: Path, tmp_path: 
     assert [shape["problem"]["m"] for shape in outcome.json["shapes"]] == [64, 32, 16]
 
 
-def test_standard_input_named_twice_is_read_once(kt_process: Command) -> None:
-    """`--shapes - --shapes -` is not an empty second file."""
-    document = SHAPES + "  - {m: 64, n: 64, k: 64}\n"
-    given = ("plan", "gemm", "--device", "model:h200", "--shapes", "-", "--shapes", "-", "--json")
-    outcome = kt_process(*given, stdin=document)
-    assert outcome.code == 0, outcome.err
-    assert len(outcome.json["shapes"]) == 1
+@pytest.mark.parametrize("second", ["--shapes", "--space"])
+@pytest.mark.parametrize("command", [("tune", "gemm"), ("plan", "gemm"), ("export", "--json"), ("show-cache",)])
+def test_standard_input_stands_for_one_file(kt: Command, command: tuple[str, ...], second: str) -> None:
+    """It can be read once; that the second file is empty would be no explanation."""
+    outcome = kt(*command, "--shapes", "-", second, "-")
+    assert outcome.code == 2
+    assert f"--shapes and {second} both name standard input" in outcome.err
+
+
+@pytest.mark.parametrize(("name", "hint"), [("nope", "known: mma, "), ("smit", "did you mean simt?")])
+def test_a_family_that_nobody_knows_is_refused(kt: Command, name: str, hint: str) -> None:
+    """As an unknown format or layout is. One that only the cache knows, of a space of one's own, can be asked for."""
+    outcome = kt("show-cache", "--family", name)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"kt: error: --family {name!r} is unknown\nhint: {hint}")
+
+
+def test_a_family_of_the_cache_is_known(
+    kt: Command, own_environment: Path, make_winner: Callable[..., BestConfig]
+) -> None:
+    """Its space need not be at hand."""
+    with Store.open(own_environment) as store:
+        store.put_best(make_winner(family="mine"))
+    assert len(kt("show-cache", "--family", "mine", "--json").json["entries"]) == 1
 
 
 def test_a_negative_seed_is_refused(kt: Command, shapes: Path) -> None:

@@ -168,6 +168,13 @@ def test_devices_and_pipes_are_written_to_and_stay(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(os.stat(pipe).st_mode)
 
 
+def test_what_takes_nothing_had_nothing() -> None:
+    """That the old contents are unchanged is said of files only."""
+    with pytest.raises(KtError, match="/dev/full could not be written: No space left") as caught:
+        write_if_changed("/dev/full", "data")
+    assert caught.value.hint == "free some space, or name another place with -o"
+
+
 def test_a_file_system_below_dev_is_like_any_other() -> None:
     """/dev/shm holds ordinary files."""
     folder = Path("/dev/shm")
