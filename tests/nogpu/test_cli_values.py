@@ -46,6 +46,14 @@ def test_standard_input_stands_for_one_file(kt: Command, command: tuple[str, ...
     assert f"--shapes and {second} both name standard input" in outcome.err
 
 
+def test_quiet_and_verbose_together(kt: Command, shapes: Path, small_family: tuple[str, ...]) -> None:
+    """More data and no messages: full configurations, but no line for each candidate."""
+    outcome = kt("tune", "gemm", "--device", "model:h200", "--shapes", shapes, *small_family, "-q", "-v")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    assert "tile=" in outcome.out
+
+
 @pytest.mark.parametrize(("name", "hint"), [("nope", "known: mma, "), ("smit", "did you mean simt?")])
 def test_a_family_that_nobody_knows_is_refused(kt: Command, name: str, hint: str) -> None:
     """As an unknown format or layout is. One that only the cache knows, of a space of one's own, can be asked for."""
