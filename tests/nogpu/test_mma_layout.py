@@ -14,7 +14,7 @@ import pytest
 from kt.templates.lookup import BUILTIN
 from kt.tuner.nvrtc import Nvrtc, load_builtins
 from kt.tuner.toolchain import toolchain
-from tests.support.family_compiles import builtin
+from support.family_compiles import builtin
 
 SPACE = builtin("mma")
 LANES = range(32)

@@ -98,20 +98,17 @@ struct WgmmaShared {
   __device__ __forceinline__ unsigned known(int place) const { return told(kTilesAhead + place); }
   __device__ __forceinline__ unsigned turn(int consumer) const { return told(2 * kTilesAhead + consumer); }
 
+  // One warp; each lane makes barriers of its own, for one after the other would take as long as a load.
   __device__ __forceinline__ void make_barriers() const {
-#pragma unroll
-    for (int stage = 0; stage < Traits::STAGES; ++stage) {
-      ptx::mbarrier_init(full(stage), 1);
-      ptx::mbarrier_init(empty(stage), Traits::kSharers * Traits::kPeers);
-    }
-#pragma unroll
-    for (int place = 0; place < kTilesAhead; ++place) {
-      ptx::mbarrier_init(told(place), 1);
-      ptx::mbarrier_init(known(place), 4 * Traits::CONSUMERS);
-    }
-    if constexpr (Traits::PING_PONG) {
-      ptx::mbarrier_init(turn(0), 4);
-      ptx::mbarrier_init(turn(1), 4);
+    constexpr int kEmpty = Traits::STAGES, kTold = 2 * Traits::STAGES, kKnown = kTold + kTilesAhead;
+    constexpr int kTurn = kKnown + kTilesAhead, kCount = kTurn + 2;
+    for (int i = int(threadIdx.x) % 32; i < kCount; i += 32) {
+      const int arrivals = i < kEmpty    ? 1
+                           : i < kTold   ? Traits::kSharers * Traits::kPeers
+                           : i < kKnown  ? 1
+                           : i < kTurn   ? 4 * Traits::CONSUMERS
+                                         : 4;
+      ptx::mbarrier_init(full(i), arrivals);
     }
     ptx::mbarrier_init_fence();
   }
@@ -392,7 +389,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
   const WgmmaShared<Traits> shared{(start + 1023) / 1024 * 1024};
   // The same in every lane: what follows from it need not be computed by each.
   const int warpgroup = __shfl_sync(~0u, int(threadIdx.x) / kWarpgroup, 0);
-  if (threadIdx.x == 32) shared.make_barriers();
+  if (threadIdx.x / 32 == 1) shared.make_barriers();
   if (warpgroup == 0) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
     if (__shfl_sync(~0u, int(threadIdx.x) / 32, 0) == 0) {

@@ -1,0 +1,169 @@
+"""The wgmma family computes GEMM: formats, layouts, alignments, ragged sizes, scalars, every schedule, in full.
+
+`FamilyChecks` says what verified in full means, `Covering` which configurations are taken: a few for each problem, so
+that over the problems of a format the pairs of choices meet.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from kt.devices.device import Device
+from kt.problems import DTYPES, LAYOUTS, Problem
+from kt.search_spaces.space import Value
+from kt.tuner.arguments import gemm_arguments
+from kt.tuner.compile_pool import CompilePool
+from support.covering import Covering
+from support.family_checks import Case, FamilyChecks, candidate_of, compiled, jobs_of
+from support.family_compiles import in_preparation
+from support.problems import Formats, every_alignment, every_scalar, formats_of, misaligned_bases, ragged
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
+
+SPACE = in_preparation("wgmma")
+FORMATS = tuple(formats for formats in formats_of(SPACE.dtypes) if formats.accumulator != "fp16")
+MAIN = tuple(formats for formats in FORMATS if formats.out_dtype == DTYPES[formats.dtype].outputs[0])
+OTHERS = tuple(formats for formats in FORMATS if formats not in MAIN)
+LAUNCHES = 1000
+
+
+@pytest.fixture(scope="module")
+def checks(device: Device, pool: CompilePool) -> FamilyChecks:
+    if device.compute_capability != (9, 0):
+        pytest.skip(f"wgmma exists on compute capability 9.0; {device.name} has {device.compute_capability}")
+    return FamilyChecks(SPACE, device, pool)
+
+
+def with_label(formats: Formats) -> str:
+    return formats.label
+
+
+def cases(
+    checks: FamilyChecks, problems: Iterable[Problem], each: int = 2, fixed: Mapping[str, Value] | None = None
+) -> Iterator[Case]:
+    """Each problem that has valid configurations with some of them."""
+    covering = Covering(SPACE, checks.device)
+    for problem in problems:
+        if configs := covering.choose(problem, each, fixed):
+            yield problem, configs
+
+
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_layouts_ragged_sizes_and_alignments(formats: Formats, checks: FamilyChecks) -> None:
+    problems = [*ragged(formats), *every_alignment(formats), *misaligned_bases(formats)]
+    chosen = list(cases(checks, problems, each=3))
+    assert len(chosen) == len(problems), "rows of any alignment can be copied"
+    checks.check(chosen)
+
+
+@pytest.mark.parametrize("formats", OTHERS, ids=with_label)
+def test_other_formats_of_c(formats: Formats, checks: FamilyChecks) -> None:
+    checks.check(cases(checks, [formats.problem(130, 259, 67, "nt"), *every_alignment(formats, ("nn", "tn"))], each=1))
+
+
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_scalars_and_empty_sums(formats: Formats, checks: FamilyChecks) -> None:
+    """alpha and beta scale as they should, and with k = 0 the result is beta * C."""
+    empty = formats.problem(70, 66, 0, "nt", lda=16, ldb=16, alpha=2.0, beta=3.0)
+    checks.check(cases(checks, [*every_scalar(formats), empty], each=2))
+
+
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_slices_of_k(formats: Formats, checks: FamilyChecks) -> None:
+    """Split-K with whole slices, ragged ones, and slices without work."""
+    problems = [formats.problem(33, 65, 1031, "nn", beta=1.0), formats.problem(264, 136, 4096, "nt")]
+    sliced = [case for split in (2, 3, 5, 8, 24) for case in cases(checks, problems, 2, {"split_k": split})]
+    assert sliced, "some slices are worth it"
+    checks.check(sliced)
+
+
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_steps_shared_among_blocks(formats: Formats, checks: FamilyChecks) -> None:
+    """Stream-K: fewer tiles than blocks, a little more than one round, and several rounds; batches; odd rows of C."""
+    problems = [
+        formats.problem(512, 640, 2048, "nt"), formats.problem(2051, 2309, 528, "nn"),
+        formats.problem(3001, 4099, 211, "tt", beta=1.0), formats.problem(640, 520, 1040, "tn", batch=3),
+    ]  # fmt: skip
+    shared = list(cases(checks, problems, 4, {"stream_k": 1}))
+    assert len(shared) == len(problems)
+    checks.check(shared)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{"cluster_m": 2}, {"cluster_n": 2}, {"schedule": "pingpong"}, {"consumers": 3}, {"min_blocks": 2}],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["bf16", "fp8_e4m3"])
+def test_clusters_and_schedules(dtype: str, choice: dict[str, Value], checks: FamilyChecks) -> None:
+    """Several tiles for each block, whole ones and tiles that lie outside for the sake of the cluster."""
+    sizes = [(4096, 2048, 512), (2113, 3333, 264), (129, 257, 1024)]
+    problems = [Problem(m, n, k, dtype, layout) for (m, n, k), layout in zip(sizes, LAYOUTS[1:], strict=True)]
+    checks.check(cases(checks, problems, 6, choice))
+
+
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_batches(formats: Formats, checks: FamilyChecks) -> None:
+    """Batches that follow each other, with gaps, and in A with parts in common."""
+    problems = [
+        formats.problem(70, 136, 96, "nt", batch=5),
+        formats.problem(33, 48, 80, "tn", batch=3, stride_a=33 * 80 + 16, stride_b=80 * 48 + 5, stride_c=33 * 48 + 7),
+        formats.problem(32, 48, 80, "nt", batch=3, stride_a=80, beta=1.0),
+    ]
+    checks.check(cases(checks, problems, each=2))
+
+
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_very_long_sums(formats: Formats, checks: FamilyChecks) -> None:
+    checks.check(cases(checks, [formats.problem(16, 24, 524288, "nt"), formats.problem(9, 8, 300001, "tn")], each=1))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1_048_577, 16, 16), (16, 1_000_003, 16)])
+def test_very_many_tiles(m: int, n: int, k: int, checks: FamilyChecks) -> None:
+    """More than 65,535 tiles along either dimension."""
+    checks.check(cases(checks, [Problem(m, n, k, dtype) for dtype in SPACE.dtypes[:2]], each=1))
+
+
+def test_more_than_two_to_the_31_elements(checks: FamilyChecks) -> None:
+    """Offsets are 64-bit: in C, in A and in B, elements lie beyond the 2**31st."""
+    if checks.device.memory_bytes < 60 * 2**30:
+        pytest.skip("needs 60 GiB of device memory")
+    large_c = Problem(65536, 34000, 16, "bf16")
+    large_a = Problem(40, 24, 8, "bf16", "nn", lda=60_000_008)
+    large_b = Problem(24, 40, 8, "bf16", "nt", ldb=60_000_001)
+    checks.check(cases(checks, [large_c, large_a, large_b], each=1))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{"cluster_m": 2, "stream_k": 1}, {"cluster_n": 2, "schedule": "pingpong"}, {"split_k": 3}, {"consumers": 3}],
+    ids=str,
+)
+def test_a_thousand_launches_in_a_row_end(choice: dict[str, Value], checks: FamilyChecks) -> None:
+    """Barriers, flags and clusters are left in order, whatever the launch before did."""
+    problem = Problem(1031, 1544, 520, "bf16", "nt", ldc=1545)
+    for config in Covering(SPACE, checks.device).choose(problem, 2, choice):
+        run_often(checks, problem, config)
+
+
+def run_often(checks: FamilyChecks, problem: Problem, config: Any) -> None:
+    from kt.tuner.cuda import Gpu, cupy
+    from kt.tuner.loaded_candidate import LoadedCandidate
+
+    gpu = Gpu(0)
+    (job,) = jobs_of(SPACE, (problem, [config]), checks.device)
+    candidate = candidate_of(SPACE, config, problem, checks.device, compiled(checks.pool, [job])[job.digest])
+    memory = {name: gpu.allocate(max(256, problem.footprint(name))) for name in "abc"}
+    memory["workspace"] = gpu.allocate(max(256, candidate.workspace_bytes))
+    for block in memory.values():
+        gpu.clear(block.address, block.size)
+    pointers = {name: block.address for name, block in memory.items()}
+    with LoadedCandidate(candidate) as loaded:
+        bound = loaded.bind(problem, gemm_arguments(problem, pointers, loaded.runtime))
+        done = cupy.cuda.Event()
+        for _ in range(LAUNCHES):
+            loaded.enqueue(bound)
+        done.record(gpu.stream)
+        gpu.synchronize()
+        assert done.done
