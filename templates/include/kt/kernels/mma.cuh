@@ -77,13 +77,9 @@ struct MmaForm : PlainSums<TAcc> {
   template <class Tile, Side SIDE, int WARP_MN>
   using Reader = Either<Tile::K_CONTIGUOUS, ReaderAlongK<Tile, SIDE, WARP_MN>, ReaderAlongMn<Tile, SIDE, WARP_MN>>;
 
-  // What is left to do with a word before it is multiplied, in its place or on its way to another one.
+  // What is left to do with a word before it is multiplied.
   static __device__ __forceinline__ Word prepared(Word word) {
     if constexpr (FORMAT == Format::kTf32) word = ptx::round_to_tf32(word);
-    return word;
-  }
-  static __device__ __forceinline__ Word prepared_elsewhere(Word word) {
-    if constexpr (FORMAT == Format::kTf32) word = ptx::round_to_tf32_elsewhere(word);
     return word;
   }
 };

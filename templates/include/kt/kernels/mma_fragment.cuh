@@ -203,7 +203,7 @@ struct WordReader {
     for (int octet = 0; octet < kOctets; ++octet) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        fragment.set(octet, half, Form::prepared_elsewhere(raw[octet / kSpread][half][octet % kSpread]));
+        fragment.set(octet, half, Form::prepared(raw[octet / kSpread][half][octet % kSpread]));
       }
     }
   }

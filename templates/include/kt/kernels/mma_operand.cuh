@@ -123,7 +123,7 @@ struct MmaOperand {
   __device__ __forceinline__ const char* chunk(int row_pass, int piece_pass) const {
     long long step = row_step;
     // Many passes: their steps are computed when they are needed, instead of being kept in registers.
-    if constexpr (kNarrow) step = ptx::computed_here(step);
+    if constexpr (kNarrow || kRowPasses > 8) step = ptx::computed_here(step);
     return source + row_pass * step + piece_pass * (kPieceStep * kPieceBytes);
   }
 
