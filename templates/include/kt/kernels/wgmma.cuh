@@ -46,8 +46,9 @@ struct WgmmaTraits {
   static constexpr int kPeers = CLUSTER_M + CLUSTER_N - 1;             // blocks whose copies this block shares, and itself
   static constexpr int kStageBytes = A::kBytes + B::kBytes;
 
-  static constexpr int kStoreRowBytes = wgmma_store_row_bytes(BLOCK_N * int(sizeof(TOut)));
-  static constexpr int kStorePanels = BLOCK_N * int(sizeof(TOut)) / kStoreRowBytes;
+  // Without TMA, C is staged in any number of columns: 32 for each slot.
+  static constexpr int kStoreRowBytes = STORE == 16 ? wgmma_store_row_bytes(BLOCK_N * int(sizeof(TOut))) : 128;
+  static constexpr int kStorePanels = STORE == 16 ? BLOCK_N * int(sizeof(TOut)) / kStoreRowBytes : 4;
   static constexpr int kRoom = kSharedOfSm / MIN_BLOCKS_ - kSharedOfSystem - kSharedBesides - STAGES * kStageBytes;
   static constexpr int kStoreSlots = wgmma_store_slots(kStorePanels, CONSUMERS * 64 * kStoreRowBytes, kRoom);
   static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp

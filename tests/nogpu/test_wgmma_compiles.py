@@ -1,0 +1,92 @@
+"""The wgmma family compiles for Hopper without serialised wgmma: every value of every parameter, format and layout."""
+
+from pathlib import Path
+
+import pytest
+
+from kt.devices.catalog import catalog
+from kt.devices.device import Device
+from kt.problems import DTYPES, LAYOUTS, Problem
+from kt.search_spaces.space import Config
+from kt.tuner.messages import Binary
+from support.covering import Covering
+from support.family_compiles import compile_all, covering, device_of, in_preparation, job, valid
+from support.problems import Formats, every_alignment, formats_of, misaligned_bases, ragged
+
+SPACE = in_preparation("wgmma")
+ARCH = "sm_90a"
+HOPPER = device_of(ARCH)
+FORMATS = tuple(formats for formats in formats_of(SPACE.dtypes) if formats.accumulator != "fp16")
+MAIN = tuple(formats for formats in FORMATS if formats.out_dtype == DTYPES[formats.dtype].outputs[0])
+LARGE = (4096, 4096, 4096)
+FEW_SPILLS = 128  # bytes of each thread: the space cannot know them all, and what spills is pruned
+
+
+def compiled(cases: list[tuple[Config, Problem]], folder: Path) -> dict[str, Binary]:
+    binaries = compile_all([job(SPACE, config, problem, ARCH) for config, problem in cases], folder)
+    names = [f"{problem.label}: {config.label}" for config, problem in cases]
+    return dict(zip(names, binaries, strict=True))
+
+
+def faults(binaries: dict[str, Binary], spills: int = 0) -> dict[str, str]:
+    """Errors, warnings of serialised instructions and ignored register moves, and more than so many bytes spilled."""
+    found = {name: binary.error for name, binary in binaries.items() if binary.error}
+    found |= {name: "; ".join(binary.warnings) for name, binary in binaries.items() if binary.warnings}
+    for name, binary in binaries.items():
+        if (spilled := sum(binary.spill_bytes.values())) > spills:
+            found[name] = f"spills {spilled} bytes with {binary.registers} registers"
+    return found
+
+
+def with_label(formats: Formats) -> str:
+    return formats.label
+
+
+def test_every_value_of_every_parameter_compiles(tmp_path: Path) -> None:
+    problem = MAIN[0].problem(*LARGE, "nn")
+    cases = [(config, problem) for config in covering(valid(SPACE, problem, HOPPER))]
+    assert faults(compiled(cases, tmp_path), FEW_SPILLS) == {}
+
+
+def test_every_format_and_layout_compiles(tmp_path: Path) -> None:
+    sample = Covering(SPACE, HOPPER)
+    cases = []
+    for number, formats in enumerate(FORMATS):
+        for layout in (LAYOUTS[number % 4], LAYOUTS[(number + 2) % 4]):
+            problem = formats.problem(512, 512, 512, layout)
+            cases += [(config, problem) for config in sample.choose(problem, 1)]
+    assert len(cases) == 2 * len(FORMATS)
+    assert faults(compiled(cases, tmp_path), FEW_SPILLS) == {}
+
+
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_every_problem_on_hopper_has_a_configuration(formats: Formats) -> None:
+    """Whatever the alignment, k at least 1: copies of rows are aligned, and C may lie anywhere."""
+    problems = [*ragged(formats), *every_alignment(formats), *misaligned_bases(formats), formats.problem(*LARGE, "tt")]
+    assert [problem.label for problem in problems if not len(valid(SPACE, problem, HOPPER))] == []
+
+
+@pytest.mark.parametrize("device", catalog().values(), ids=lambda device: device.key)
+def test_the_family_is_for_hopper_alone(device: Device) -> None:
+    """wgmma exists in sm_90a, and not in what came after it."""
+    found = valid(SPACE, Problem(4096, 4096, 4096, "bf16", "nt"), device)
+    assert (len(found) > 0) == (device.compute_capability == (9, 0))
+
+
+def test_the_space_is_enumerated_in_no_time() -> None:
+    """And a problem has no more kernels than sixteen compilers make in a minute."""
+    for layout in LAYOUTS:
+        found = valid(SPACE, Problem(*LARGE, "bf16", layout), HOPPER)
+        assert len({found.config(row).parameters for row in range(len(found))}) < 2000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_all_layouts_and_alignments_compile(formats: Formats, layout: str, tmp_path: Path) -> None:
+    """Configurations in which every pair of choices meets, a few for each problem."""
+    sample = Covering(SPACE, HOPPER)
+    problems = [*every_alignment(formats, [layout]), *ragged(formats, [layout]), formats.problem(*LARGE, layout)]
+    cases = [(config, problem) for problem in problems for config in sample.choose(problem, 4)]
+    assert faults(compiled(cases, tmp_path), FEW_SPILLS) == {}
