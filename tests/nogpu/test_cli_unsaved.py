@@ -117,8 +117,8 @@ def test_a_loss_after_the_last_result_leaves_the_results_printed(
     """A1: the run itself looks at its end whether all is saved, when what it has found can still be told."""
     best = Recorder.best
 
-    def then_lose(self: Recorder, shape: ShapeRun, decision: Decision, *, keep: bool = True) -> BestConfig:
-        found = best(self, shape, decision, keep=keep)
+    def then_lose(self: Recorder, shape: ShapeRun, decision: Decision) -> BestConfig:
+        found = best(self, shape, decision)
         if self.store is not None and shape.key.problem.m == 256:
             take_its_place(self.store)
         return found
