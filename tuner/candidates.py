@@ -32,6 +32,7 @@ __all__ = ["Candidates", "nothing_valid"]
 # into those of threads or of warps: `warp_m` beside `thread_m` is another thing, the arrangement of a warp's threads.
 STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", "pack_a", "pack_b")
 STRUCTURE_OF_WARPS = ("tile_m", "tile_n", "warp_m", "warp_n", "split_k", "stream_k", "pack_a", "pack_b")
+STRUCTURE_OF_GROUPS = ("tile_m", "tile_n", "consumers", "schedule", "split_k", "stream_k", "pack_a", "pack_b")
 COMPLETIONS = 3  # of one start
 MOST_CAUSES = 3  # why nothing is valid, besides what took the rest
 SAMPLE = 60_000  # candidates of a family that the model is asked about at first; it takes 40 ms for as many
@@ -152,6 +153,7 @@ class Candidates:
         choices = self._choices(family, rows)
         offered = _offered(found.space)
         structure = STRUCTURE_OF_WARPS if "warp_n" in offered else STRUCTURE
+        structure = STRUCTURE_OF_GROUPS if "consumers" in offered else structure
         shared = [name for name in structure if name in offered] or list(offered)
         digits = [_positions(choices[name], values) for name, values in offered.items()]
         return Landscape(

@@ -19,7 +19,8 @@ occupancy and by wave quantisation (NVIDIA, "Matrix multiplication background us
 The constants below were fitted to measured times of `simt`, fp32, on an H200 (docs/how-a-winner-is-found.md says how
 well they fit). Every argument is an array over configurations. A quantity that a family does not have takes a neutral
 value, so the model serves any family with `tile_m`, `tile_n` and `tile_k`. A family whose space names `warp_n` has
-tensor cores multiply the tiles of warps, any other has threads multiply theirs.
+tensor cores multiply the tiles of warps, one that names `consumers` those of warpgroups (group_tiles.py), any other has
+threads multiply theirs.
 """
 
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ import numpy.typing as npt
 from kt.devices.device import Device
 from kt.devices.roofline import floor_us
 from kt.problems import Problem
+from kt.tuner.group_tiles import GroupTiles
 from kt.tuner.occupancy import occupancy, registers_for
 from kt.tuner.thread_tiles import ThreadTiles
 from kt.tuner.tiles import SCHEDULERS, Columns, Demand, Numbers, Tiles, as_numbers
@@ -82,7 +84,8 @@ def order_us(
     known = None if registers is None else as_numbers(registers, tiles.count)
     wanted = tiles.wanted_registers() if known is None else known
     resident = occupancy(device, tiles.threads, np.minimum(wanted, allowed), tiles.smem_bytes).astype(float)
-    resident = np.where(tiles.stream_k > 0, np.minimum(resident, tiles.min_blocks), resident)
+    launched_at_once = (tiles.stream_k > 0) | tiles.persistent
+    resident = np.where(launched_at_once, np.minimum(resident, tiles.min_blocks), resident)
     spilled = np.maximum(0.0, (tiles.least_registers() if known is None else known) - allowed)
     with np.errstate(divide="ignore", invalid="ignore"):
         compute = _compute_us(tiles, device, resident) * (1.0 + 0.05 * spilled)
@@ -99,8 +102,10 @@ def estimate_registers(problem: Problem, columns: Mapping[str, Any]) -> npt.NDAr
 
 def lay_out(problem: Problem, columns: Mapping[str, Any]) -> Tiles:
     """The configurations of `columns` on `problem`, as the kind of tiles that they are."""
-    kind = WarpTiles if "warp_n" in columns else ThreadTiles
-    return kind.lay_out(problem, Columns(columns))
+    laid_out = Columns(columns)
+    if "consumers" in columns:
+        return GroupTiles.lay_out(problem, laid_out)
+    return (WarpTiles if "warp_n" in columns else ThreadTiles).lay_out(problem, laid_out)
 
 
 def _compute_us(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
@@ -168,7 +173,7 @@ def _rectangle(tiles: Tiles, at_once: Numbers) -> tuple[Numbers, Numbers]:
 
 def _l2_us(tiles: Tiles, device: Device) -> Numbers:
     deep = tiles.steps * tiles.tile_k * tiles.element_bytes
-    fetched = tiles.grid * (tiles.tile_m + tiles.tile_n) * deep
+    fetched = tiles.grid * tiles.fetched_rows * deep
     readers = np.minimum(tiles.grid, device.sm_count)
     per_clock = np.minimum(readers * _L2_BYTES_ALONE, device.sm_count * _L2_BYTES)
     time: Numbers = fetched / (per_clock * device.clock_hz) * 1e6

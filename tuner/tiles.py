@@ -93,6 +93,16 @@ class Tiles(ABC):
         """Kernels that copy operands first."""
 
     @property
+    def persistent(self) -> bool:
+        """Whether no more than `min_blocks` blocks of a multiprocessor are launched, which go from tile to tile."""
+        return False
+
+    @property
+    def fetched_rows(self) -> Numbers:
+        """Rows of A and columns of B that a block fetches through L2 for one tile."""
+        return self.tile_m + self.tile_n
+
+    @property
     def count(self) -> int:
         return len(self.tile_m)
 
@@ -146,6 +156,10 @@ class Columns:
     def of(self, name: str, default: Any) -> Numbers:
         """One column, or `default` for each configuration."""
         return as_numbers(self._columns.get(name, default), self.count)
+
+    def words(self, name: str, word: str) -> Numbers:
+        """1 where the column has this word, else 0."""
+        return as_numbers(np.asarray(self._columns.get(name, "")) == word, self.count)
 
 
 def common(problem: Problem, columns: Columns, threads: Any) -> dict[str, Any]:

@@ -1,0 +1,66 @@
+"""The performance model of tiles that warpgroups multiply by wgmma."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kt.devices.catalog import modelled
+from kt.devices.roofline import floor_us
+from kt.problems import Problem
+from kt.tuner.candidates import STRUCTURE_OF_GROUPS, Candidates
+from kt.tuner.group_tiles import GroupTiles
+from kt.tuner.model import lay_out, order_us
+from support.family_compiles import in_preparation
+
+SPACE = in_preparation("wgmma")
+H200 = modelled("h200")
+LARGE = Problem(8192, 8192, 8192, "bf16", "nt")
+
+
+def us(problem: Problem, **choices: Any) -> float:
+    """Of 128 x 256 tiles in four stages, with changes."""
+    names = {
+        "tile_m": 128, "tile_n": 256, "tile_k": 64, "stages": 4, "consumers": 2, "schedule": "cooperative",
+        "threads": 384, "smem_bytes": 230000, "raster_group": 8,
+    }  # fmt: skip
+    columns = {name: np.atleast_1d(value) for name, value in {**names, **choices}.items()}
+    return float(order_us(problem, H200, columns)[0])
+
+
+def test_a_space_that_names_consumers_has_warpgroups_multiply() -> None:
+    assert isinstance(lay_out(LARGE, {"tile_m": [128], "consumers": [2], "schedule": ["pingpong"]}), GroupTiles)
+
+
+@pytest.mark.parametrize(
+    ("problem", "choices", "measured"),
+    [
+        (LARGE, {}, 1608.0),
+        (Problem(4096, 4096, 4096, "bf16"), {}, 199.6),
+        (Problem(4096, 4096, 4096, "bf16"), {"tile_n": 128, "stages": 6, "schedule": "pingpong"}, 179.9),
+        (Problem(2048, 4096, 8192, "bf16", "nt"), {}, 173.4),
+        (Problem(2048, 2048, 2048, "fp16"), {}, 25.4),
+    ],
+)
+def test_predictions_are_near_the_first_measurements(
+    problem: Problem, choices: dict[str, Any], measured: float
+) -> None:
+    """Within a third, on an H200; nothing was fitted."""
+    assert measured / 1.33 < us(problem, **choices) < measured * 1.33
+
+
+def test_what_was_seen_to_matter_matters() -> None:
+    """Large tiles before small ones, turns where k is short, rows of tiles walked together."""
+    short = Problem(8192, 8192, 512, "bf16", "nt")
+    small = {"tile_m": 64, "tile_n": 64, "consumers": 1, "threads": 256}
+    assert us(LARGE) < us(LARGE, **small)
+    assert us(short, tile_n=128, schedule="pingpong") < us(short, tile_n=128)
+    assert us(LARGE) <= us(LARGE, raster_group=1)
+
+
+def test_every_candidate_of_the_space_has_a_time() -> None:
+    problem = Problem(4096, 4096, 4096, "bf16", "nn")
+    landscape = Candidates(problem, H200, [SPACE]).everything()
+    assert np.isfinite(landscape.predicted).all()
+    assert landscape.predicted.min() >= floor_us(problem, H200) / 1.5
+    assert set(STRUCTURE_OF_GROUPS) <= SPACE.parameters.keys() | SPACE.runtime.keys()

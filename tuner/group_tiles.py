@@ -1,0 +1,82 @@
+"""`GroupTiles`: tiles that warpgroups multiply by wgmma, from shared memory that TMA fills (family `wgmma`).
+
+Consumers read both operands from shared memory for each 64 rows anew, and TMA writes them there. Blocks are persistent,
+so as many run as the configuration says, and their producers fetch the next tile while C is written. Nothing here is
+fitted; two runs on an H200 (docs/perf-log.md) gave the shares below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kt.devices.device import Device
+from kt.problems import Problem
+from kt.tuner.tiles import SMEM_BYTES, WIDE_BYTES, Columns, Demand, Numbers, Tiles, common
+
+__all__ = ["GroupTiles"]
+
+_ROWS = 64  # of one wgmma
+_WIDEST = 256  # columns of one wgmma
+_REGISTERS = 65536  # of one multiprocessor
+_ENDING = 0.5  # part of the writing of C that is not hidden behind the other consumer's products
+_ENDING_IN_TURNS = 0.1  # the same where consumers take turns
+_L2_SHARE = 0.5  # of the time that single copies take in L2: TMA fetches whole lines, at 42 bytes a clock and more
+
+
+@dataclass(frozen=True)
+class GroupTiles(Tiles):
+    """A block has one producer and `consumers` warpgroups that multiply.
+
+    Attributes:
+        in_turns: 1 where each consumer has tiles of its own.
+        cluster_m, cluster_n: blocks along m that share what they load of B, and along n of A.
+    """
+
+    in_turns: Numbers
+    cluster_m: Numbers
+    cluster_n: Numbers
+
+    @staticmethod
+    def lay_out(problem: Problem, columns: Columns) -> GroupTiles:
+        of, size = columns.of, int(problem.element_bytes["a"])
+        wide, none = of("", WIDE_BYTES / size), of("", 0)
+        return GroupTiles(
+            **common(problem, columns, 128 * (1 + of("consumers", 2))),
+            width_a=wide, width_b=wide, turned_a=none, turned_b=none,
+            in_turns=columns.words("schedule", "pingpong"), cluster_m=of("cluster_m", 1), cluster_n=of("cluster_n", 1),
+        )  # fmt: skip
+
+    def wanted_registers(self) -> Numbers:
+        """All there are: consumers take what the producer leaves."""
+        return np.minimum(255, _REGISTERS // (self.threads * self.min_blocks) // 8 * 8)
+
+    def least_registers(self) -> Numbers:
+        return 0 * self.threads
+
+    def demand(self, device: Device) -> Demand:
+        products = self.tile_m * self.tile_n * self.tile_k
+        cycles = products / self.per_clock(device, device.flops[self.problem.dtype])
+        parts = np.ceil(self.tile_n / _WIDEST)
+        read = self.tile_m / _ROWS * (_ROWS * parts + self.tile_n)
+        moved = (read + self.tile_m + self.tile_n) * self.tile_k * self.element_bytes / SMEM_BYTES
+        return Demand(cycles, moved, 0.0, 0.0)
+
+    @property
+    def written_bytes(self) -> Numbers:
+        size = np.where(self.split_k > 1, self.accumulator_bytes, self.problem.element_bytes["c"])
+        return size * np.where(self.in_turns > 0, _ENDING_IN_TURNS, _ENDING)
+
+    @property
+    def pack_launches(self) -> Numbers:
+        return np.maximum(self.pack_a, self.pack_b)
+
+    @property
+    def persistent(self) -> bool:
+        return True
+
+    @property
+    def fetched_rows(self) -> Numbers:
+        """A cluster fetches each row once for both of its blocks."""
+        return _L2_SHARE * (self.tile_m / self.cluster_n + self.tile_n / self.cluster_m)
