@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kt.cli.outcome import note
 from kt.errors import InputError, NoUsableGpu, OptionError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = [
     "entries_of",
     "entry_filter",
     "judged_entries",
+    "say_warnings",
     "selected_shapes",
 ]
 
@@ -177,6 +179,12 @@ def _problem_filter(dtype: str | None, layout: str | None) -> Callable[[Problem]
     if layout is not None and layout not in LAYOUTS:
         raise InputError(f"--layout {layout!r} is unknown", hint=f"use one of {', '.join(LAYOUTS)}")
     return lambda problem: wanted in (None, problem.dtype) and layout in (None, problem.layout)
+
+
+def say_warnings(store: Store, *, quiet: bool) -> None:
+    """Name what a command has passed over because it cannot be read or used."""
+    for warning in store.warnings if not quiet else ():
+        note(f"warning: {warning}")
 
 
 def check_family(family: str | None, known: Collection[str]) -> None:

@@ -99,10 +99,13 @@ def _with_cache(
     from kt.cache.connection import is_damage
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
+    from kt.cli.cache_entries import say_warnings
 
     try:
         with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
-            return planning(store), None
+            planned = planning(store)
+            say_warnings(store, quiet=quiet)
+            return planned, None
     except CacheError as error:
         if error.__cause__ is None or not is_damage(error.__cause__):
             return planning(), error

@@ -78,6 +78,23 @@ def test_a_shape_whose_entry_cannot_be_read_was_tuned(
     assert reasons == {1: "its entry cannot be read or used", 3: "never tuned"}
 
 
+def test_a_plan_names_what_it_could_not_use(
+    kt: Command, own_environment: Path, tmp_path: Path, small_family: tuple[str, ...]
+) -> None:
+    """Its shape is planned as one that nobody has tuned."""
+    shapes = tmp_path / "shapes.yaml"
+    shapes.write_text("shapes: [{m: 16, n: 16, k: 16}]\n")
+    options = ("gemm", "--shapes", shapes, "--device", "model:h200", *small_family)
+    assert kt("tune", *options, "-q").code == 0
+    assert kt("plan", *options, "--json").json["cached"] == 1
+    with closing(sqlite3.connect(own_environment / "kt.sqlite3")) as connection, connection:
+        connection.execute("UPDATE best SET record = '{}'")
+    outcome = kt("plan", *options, "--json")
+    assert outcome.json["cached"] == 0
+    assert "kt: warning: cache entry 1 (fp32 nn 16x16x16" in outcome.err
+    assert "cache entry" not in kt("plan", *options, "-q").err
+
+
 def test_the_removal_of_what_cannot_be_read_can_be_tried(kt: Command, spoilt: Path) -> None:
     """--dry-run says the same and changes nothing."""
     before = (spoilt / "kt.sqlite3").read_bytes()
