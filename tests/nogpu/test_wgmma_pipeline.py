@@ -173,8 +173,8 @@ class Cluster:
             places.advance()
             if steps < 0:
                 return
+            yield from self._know(block, place)
             if shape.ping_pong and number % 2 != consumer:
-                yield from self._know(block, place)
                 ring.skip(steps)
                 continue
             if shape.ping_pong:
@@ -197,8 +197,6 @@ class Cluster:
             if steps:
                 self._check(block, before, (number, steps - 1))
                 self._give_back(rank, before)
-            assert block.tiles[place] == steps
-            yield from self._know(block, place)
             yield lambda: True  # writes C
 
     def _know(self, block: Block, place: int) -> Iterator[Condition]:

@@ -221,17 +221,16 @@ class WgmmaConsumer {
       ptx::mbarrier_wait(shared_.told(places.stage), places.phase);
       const int steps = same(told.steps);
       if (steps < 0) break;
+      const WgmmaTile tile{steps, same(told.m), same(told.n), same(told.batch), same(told.slice), 0,
+                           same(told.first_block), same(told.ends)};
+      know(places.stage);
       if (Traits::PING_PONG && number % 2 != consumer_) {
-        know(places.stage);
         ring.skip(steps);
         continue;
       }
       TAcc sum[Traits::kTilesM][Traits::BLOCK_N / 2];
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
       multiply(sum, ring, steps);
-      const WgmmaTile tile{steps, same(told.m), same(told.n), same(told.batch), same(told.slice), 0,
-                           same(told.first_block), same(told.ends)};
-      know(places.stage);
       if (!tile.ends) {
         park(args, sum);
         continue;
