@@ -43,18 +43,12 @@ def faults(binaries: dict[str, Binary]) -> dict[str, str]:
     return found
 
 
-def check_sample(binaries: dict[str, Binary], formats: Formats, arch: str) -> None:
+def check_sample(binaries: dict[str, Binary]) -> None:
     """All compile, and a run leaves out few because they spill; the default never is one."""
     found = faults(binaries)
     assert [text for text in found.values() if not text.startswith("spills")] == []
-    if not made_of_fp16(formats, arch):
-        assert [name for name in found if name.endswith(SPACE.default_config.label)] == []
-        assert len(found) <= MOST_PRUNED * len(binaries)
-
-
-def made_of_fp16(formats: Formats, arch: str) -> bool:
-    """On Hopper, NVRTC 13.5 makes mma.sync of 8-bit floats from fp16 ones, which takes more registers."""
-    return formats.dtype.startswith("fp8") and arch.startswith("sm_9")
+    assert [name for name in found if name.endswith(SPACE.default_config.label)] == []
+    assert len(found) <= MOST_PRUNED * len(binaries)
 
 
 def every_value(formats: Formats, layout: str, arch: str) -> list[tuple[Config, Problem]]:
@@ -82,15 +76,11 @@ def test_the_default_compiles_for_every_format_and_layout(arch: str, tmp_path: P
 
 @pytest.mark.parametrize("formats", MAIN, ids=lambda formats: formats.label)
 def test_every_alignment_compiles(formats: Formats, tmp_path: Path) -> None:
-    """Rows that begin and end at any element: each format in two of the layouts.
-
-    On Hopper the default of 8-bit floats spills where operands are aligned to one byte, so they are compiled for Ada.
-    """
-    arch = "sm_89" if made_of_fp16(formats, "sm_90a") else "sm_90a"
+    """Rows that begin and end at any element: each format in two of the layouts."""
     first = MAIN.index(formats) % 4
     problems = [*every_alignment(formats, (LAYOUTS[first],)), *ragged(formats, (LAYOUTS[3 - first],))][::2]
     cases = [(SPACE.default_config, problem) for problem in problems]
-    assert faults(compiled(cases, arch, tmp_path)) == {}
+    assert faults(compiled(cases, "sm_90a", tmp_path)) == {}
 
 
 @pytest.mark.parametrize("device", GPUS, ids=lambda device: device.arch if device.modelled else device.key)
@@ -134,7 +124,7 @@ def test_all_layouts_and_alignments_compile(formats: Formats, arch: str, tmp_pat
     for number, problem in enumerate([*every_alignment(formats), *ragged(formats)[::3]]):
         configs = [SPACE.default_config] if number % 2 else sample.choose(problem, 1)
         cases += [(config, problem) for config in configs]
-    check_sample(compiled(cases, arch, tmp_path), formats, arch)
+    check_sample(compiled(cases, arch, tmp_path))
 
 
 @pytest.mark.slow
@@ -147,4 +137,4 @@ def test_all_layouts_and_alignments_compile(formats: Formats, arch: str, tmp_pat
 def test_every_value_compiles_for_every_format(formats: Formats, arch: str, tmp_path: Path) -> None:
     """Formats and targets take turns with layouts."""
     layout = LAYOUTS[(MAIN.index(formats) + ARCHS.index(arch)) % 4]
-    check_sample(compiled(every_value(formats, layout, arch), arch, tmp_path), formats, arch)
+    check_sample(compiled(every_value(formats, layout, arch), arch, tmp_path))
