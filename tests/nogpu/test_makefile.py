@@ -74,7 +74,7 @@ def test_targets(tmp_path: Path, target: str, command: str) -> None:
 
 
 def test_ci_runs_the_checks_and_the_tests_of_the_readme() -> None:
-    """CI is a strict script that runs `make check` and every test that needs no GPU."""
+    """CI is a strict script that runs `make check` and the test command of the README."""
     text = CI.read_text()
     assert os.access(CI, os.X_OK)
     assert text.startswith("#!/usr/bin/env bash\n")
