@@ -47,4 +47,8 @@ __device__ __forceinline__ Output<TAcc, TOut, STORE_BYTES> output_c(const GemmAr
   return {static_cast<TOut*>(args.c) + batch * args.stride_c, args.ldc, args.m, args.n, TAcc(args.alpha), TAcc(args.beta)};
 }
 
+// A slice of split-K in the workspace, as it was summed. Its rows are as long as those of C, so they are as well aligned.
+template <class TAcc, class TOut, int STORE_BYTES>
+using SliceOutput = Output<TAcc, TAcc, min_of(16, STORE_BYTES / int(sizeof(TOut)) * int(sizeof(TAcc)))>;
+
 }  // namespace kt

@@ -350,10 +350,8 @@ __device__ __forceinline__ void write_tile(const GemmArguments& args, const MmaS
   using TAcc = typename Traits::TAcc;
   using TOut = typename Traits::TOut;
   const int block_m = work.tile_m * Traits::BLOCK_M, block_n = work.tile_n * Traits::BLOCK_N;
-  // The rows of a slice are as long as those of C, so they are as well aligned.
-  constexpr int kStoreSlice = min_of(16, Traits::STORE / int(sizeof(TOut)) * int(sizeof(TAcc)));
   using ToC = Output<TAcc, TOut, Traits::STORE>;
-  using ToSlice = Output<TAcc, TAcc, kStoreSlice>;
+  using ToSlice = SliceOutput<TAcc, TOut, Traits::STORE>;
   const long long slice = (long long)work.slice * args.batch + work.batch;
   TAcc* const slices = typename Traits::Space(args).template slices<TAcc>();
   const ToSlice to_slice{slices + slice * args.m * args.n, args.n, args.m, args.n, TAcc(1), TAcc(0)};
