@@ -59,6 +59,15 @@ __device__ __forceinline__ void as_read(Fragment<Form, SIDE, 2 * GROUPS>& fragme
   }
 }
 
+template <class Form, Side SIDE, int OCTETS>
+__device__ __forceinline__ void as_read(Fragment<Form, SIDE, OCTETS>& fragment, const double (&raw)[OCTETS][2]) {
+#pragma unroll
+  for (int octet = 0; octet < OCTETS; ++octet) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) fragment.set(octet, half, raw[octet][half]);
+  }
+}
+
 // Readers read the fragments of a warp, in two halves: `read` starts the loads of a k step into raw words, `arrange`
 // makes of them what `mma` takes once they have arrived, each word changed by `prepared`. `Tile` is the operand's tile,
 // WARP_MN the extent of the warp in it.
@@ -236,11 +245,7 @@ struct DoubleRowReader {
 
   template <class Form>
   __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
-#pragma unroll
-    for (int octet = 0; octet < kOctets; ++octet) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) fragment.set(octet, half, raw[octet][half]);
-    }
+    as_read<Form, SIDE>(fragment, raw);
   }
 };
 
@@ -278,11 +283,7 @@ struct DoubleColumnReader {
 
   template <class Form>
   __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
-#pragma unroll
-    for (int octet = 0; octet < kOctets; ++octet) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) fragment.set(octet, half, raw[octet][half]);
-    }
+    as_read<Form, SIDE>(fragment, raw);
   }
 };
 
