@@ -1,8 +1,8 @@
 """`Compilation`: configurations to binaries for a whole run; each distinct kernel is rendered and compiled once.
 
-Problems with equal signatures share their kernels. The pool starts with the first kernel that is asked for. What failed
-is counted per signature: once every kernel of a signature fails for one cause, none of it is compiled any more. A
-binary without a kernel that is to be launched counts as a failure, though the compiler has none to report.
+Problems with equal signatures share their kernels. The pool opens when `start` or a first kernel asks for it. What
+failed is counted per signature: once every kernel of a signature fails for one cause, none of it is compiled any more.
+A binary without a kernel that is to be launched counts as a failure, though the compiler has none to report.
 """
 
 from __future__ import annotations
@@ -116,8 +116,7 @@ class Compilation:
 
     def start(self, jobs: int | None) -> None:
         """Start the compilers that so many jobs want (None: all), before the first one is asked for."""
-        self._pool = self._pool or self.open_pool()
-        self._pool.start(jobs)
+        self._opened().start(jobs)
 
     def kernel(self, space: SearchSpace, config: Config, signature: Signature) -> Kernel:
         """The kernel of `config`, rendered once.
@@ -188,18 +187,21 @@ class Compilation:
         if self._pool is not None:
             self._pool.close()
 
+    def _opened(self) -> Pool:
+        self._pool = self._pool or self.open_pool()
+        return self._pool
+
     def _render(self, space: SearchSpace, config: Config, signature: Signature) -> tuple[Source, CompileJob]:
         source = render(space, config, signature, self.arch, self.template_dirs)
         self._latest = compile_job(source, self.arch, toolchain())
         return source, self._latest
 
     def _submit(self, job: CompileJob, asked: _Asked) -> None:
-        self._pool = self._pool or self.open_pool()
         self._waiting[job.digest] = asked
         self._failures.setdefault(asked.signature, FailureGroups(self.failure_folder))
         self._asked_of[asked.signature] += 1
         self.asked += 1
-        self._pool.submit(job)
+        self._opened().submit(job)
         self.report(self.done, self.asked)
 
     def _count(self, binary: Binary, asked: _Asked) -> None:
