@@ -69,10 +69,6 @@ class GroupTiles(Tiles):
         return size * np.where(self.in_turns > 0, _ENDING_IN_TURNS, _ENDING)
 
     @property
-    def pack_launches(self) -> Numbers:
-        return np.maximum(self.pack_a, self.pack_b)
-
-    @property
     def persistent(self) -> bool:
         return True
 

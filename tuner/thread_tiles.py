@@ -66,6 +66,7 @@ class ThreadTiles(Tiles):
 
     @property
     def pack_launches(self) -> Numbers:
+        """One for each operand, which turns it round."""
         return self.pack_a + self.pack_b
 
     @property

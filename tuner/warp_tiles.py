@@ -87,11 +87,6 @@ class WarpTiles(Tiles):
         return np.where(self.split_k > 1, self.accumulator_bytes, self.problem.element_bytes["c"])
 
     @property
-    def pack_launches(self) -> Numbers:
-        """One kernel copies both operands."""
-        return np.maximum(self.pack_a, self.pack_b)
-
-    @property
     def _accumulators(self) -> Numbers:
         return self.warp_m * self.warp_n * self.accumulator_bytes / (4 * 32)
 
