@@ -24,6 +24,8 @@ from support.problems import (
     formats_of,
     misaligned_bases,
     ragged,
+    very_long_sums,
+    with_label,
 )
 from support.raw_launch import launched
 
@@ -40,10 +42,6 @@ def checks(device: Device, pool: CompilePool) -> FamilyChecks:
     if device.compute_capability < SPACE.min_compute_capability:
         pytest.skip(f"{device.name} has compute capability {device.compute_capability}")
     return FamilyChecks(SPACE, device, pool)
-
-
-def with_label(formats: Formats) -> str:
-    return formats.label
 
 
 def needs(checks: FamilyChecks, formats: Formats) -> None:
@@ -156,7 +154,7 @@ def test_batches(formats: Formats, checks: FamilyChecks) -> None:
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_very_long_sums(formats: Formats, checks: FamilyChecks) -> None:
     needs(checks, formats)
-    checks.check(cases(checks, [formats.problem(16, 24, 524288, "nt"), formats.problem(9, 8, 300001, "tn")], each=1))
+    checks.check(cases(checks, very_long_sums(formats), each=1))
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1_048_577, 16, 16), (16, 1_000_003, 16)])

@@ -17,7 +17,16 @@ from kt.tuner.compile_pool import CompilePool
 from support.covering import Covering
 from support.family_checks import Case, FamilyChecks, candidate_of, compiled, jobs_of
 from support.family_compiles import in_preparation
-from support.problems import Formats, every_alignment, every_scalar, formats_of, misaligned_bases, ragged
+from support.problems import (
+    Formats,
+    every_alignment,
+    every_scalar,
+    formats_of,
+    misaligned_bases,
+    ragged,
+    very_long_sums,
+    with_label,
+)
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
@@ -33,10 +42,6 @@ def checks(device: Device, pool: CompilePool) -> FamilyChecks:
     if device.compute_capability != (9, 0):
         pytest.skip(f"wgmma exists on compute capability 9.0; {device.name} has {device.compute_capability}")
     return FamilyChecks(SPACE, device, pool)
-
-
-def with_label(formats: Formats) -> str:
-    return formats.label
 
 
 def cases(
@@ -116,7 +121,7 @@ def test_batches(formats: Formats, checks: FamilyChecks) -> None:
 
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_very_long_sums(formats: Formats, checks: FamilyChecks) -> None:
-    checks.check(cases(checks, [formats.problem(16, 24, 524288, "nt"), formats.problem(9, 8, 300001, "tn")], each=1))
+    checks.check(cases(checks, very_long_sums(formats), each=1))
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1_048_577, 16, 16), (16, 1_000_003, 16)])

@@ -101,3 +101,13 @@ def every_scalar(formats: Formats) -> list[Problem]:
         for layout, (alpha, beta) in zip(LAYOUTS, SCALARS, strict=False)
         for k in (0, 40)
     ]
+
+
+def very_long_sums(formats: Formats) -> list[Problem]:
+    """Few results, each the sum of hundreds of thousands of products."""
+    return [formats.problem(16, 24, 524288, "nt"), formats.problem(9, 8, 300001, "tn")]
+
+
+def with_label(formats: Formats) -> str:
+    """Of a parametrized test."""
+    return formats.label
