@@ -1,9 +1,10 @@
 """Runs a sample of a family's configurations in this one process, for NVIDIA's compute-sanitizer.
 
-    compute-sanitizer --tool memcheck python3 tests/gpu/sanitize.py --family mma
-    compute-sanitizer --tool racecheck python3 tests/gpu/sanitize.py --family mma --limit 60
+    python3 tests/gpu/sanitize.py --family mma --cubins build --dry-run      # compile first, without the sanitizer
+    compute-sanitizer --tool memcheck python3 tests/gpu/sanitize.py --family mma --cubins build
+    compute-sanitizer --tool racecheck python3 tests/gpu/sanitize.py --family mma --cubins build --limit 60
     compute-sanitizer --tool initcheck python3 tests/gpu/sanitize.py --family mma --raw --limit 200
-    compute-sanitizer --tool synccheck python3 tests/gpu/sanitize.py --family mma --limit 200
+    compute-sanitizer --tool synccheck python3 tests/gpu/sanitize.py --family mma --cubins build --limit 200
 
 Every operand has an allocation of its own that ends with its last element, so memcheck sees each read past it. Results
 are compared with numpy, bit for bit. Prints what it ran; ends with 1 if a result is wrong or a launch fails.
@@ -16,7 +17,8 @@ import argparse
 import random
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 # Run as a script it finds kt and what tests share without an installation.
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     device, space = select_device(options.device), builtin(options.family)
     runs = sample(space, device, options.limit, options.seed, raw=options.raw)
     print(f"{len(runs)} configurations of {space.family} for {device.name}", flush=True)
-    with tempfile.TemporaryDirectory() as folder, CompilePool(options.jobs, CubinCache(Path(folder)), 120.0) as pool:
+    with _cubins(options.cubins) as folder, CompilePool(options.jobs, CubinCache(folder), 120.0) as pool:
         candidates = _candidates(space, device, runs, pool)
         if options.dry_run:
             return 0
@@ -124,12 +126,24 @@ def _launch_all(runs: Sequence[Run], candidates: Sequence[Candidate], *, raw: bo
     return 1 if wrong else 0
 
 
+@contextmanager
+def _cubins(folder: Path | None) -> Iterator[Path]:
+    """The folder that was named, kept; else one for this run only."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+    else:
+        with tempfile.TemporaryDirectory() as temporary:
+            yield Path(temporary)
+
+
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", default="mma", help="kernel family (default: mma)")
     parser.add_argument("--limit", type=int, default=LIMIT, help=f"most configurations to run (default: {LIMIT})")
     parser.add_argument("--seed", type=int, default=0, help="which sample (default: 0)")
     parser.add_argument("--jobs", type=int, default=0, help="compiler processes (default: one for each core)")
+    parser.add_argument("--cubins", type=Path, help="folder of compiled kernels, kept for further runs")
     parser.add_argument("--raw", action="store_true", help="leave C and workspace as allocated, for initcheck")
     parser.add_argument("--dry-run", action="store_true", help="compile only")
     parser.add_argument("--device", default="local", help="what to compile for (default: this machine's GPU)")
