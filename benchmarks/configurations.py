@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Verify listed configurations of one space on the GPU of this machine, and time them beside the library.
 
-    python3 benchmarks/configurations.py --space search_spaces/gemm/preparing/wgmma.yaml benchmarks/wgmma.yaml
+    python3 benchmarks/configurations.py --space search_spaces/gemm/wgmma.yaml benchmarks/wgmma.yaml
 
 The list is YAML: problems, each with rows of choices that the space's default completes.
 

@@ -16,7 +16,7 @@ from kt.tuner.arguments import gemm_arguments
 from kt.tuner.compile_pool import CompilePool
 from support.covering import Covering
 from support.family_checks import Case, FamilyChecks, candidate_of, compiled, jobs_of
-from support.family_compiles import in_preparation
+from support.family_compiles import builtin
 from support.problems import (
     Formats,
     every_alignment,
@@ -30,7 +30,7 @@ from support.problems import (
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
-SPACE = in_preparation("wgmma")
+SPACE = builtin("wgmma")
 FORMATS = tuple(formats for formats in formats_of(SPACE.dtypes) if formats.accumulator != "fp16")
 MAIN = tuple(formats for formats in FORMATS if formats.out_dtype == DTYPES[formats.dtype].outputs[0])
 OTHERS = tuple(formats for formats in FORMATS if formats not in MAIN)

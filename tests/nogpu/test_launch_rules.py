@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kt.devices.catalog import modelled
 from kt.devices.device import Device
 from kt.errors import InputError
 from kt.problems import Problem
@@ -144,6 +145,7 @@ def test_violated_agrees_with_the_enumeration(space: SearchSpace) -> None:
 @pytest.mark.parametrize("builtin", builtin_spaces(), ids=lambda space: space.family)
 def test_violated_is_the_first_of_all_constraints_and_limits(builtin: SearchSpace) -> None:
     """Whatever is done to be quick: the answer is that of asking every constraint in turn, for all kinds of choices."""
+    device = modelled("h200") if builtin.family == "wgmma" else DEVICE
     offered = {**builtin.parameters, **builtin.runtime}
     chance = random.Random(1)
     problems = [
@@ -155,7 +157,7 @@ def test_violated_is_the_first_of_all_constraints_and_limits(builtin: SearchSpac
         choice = builtin.config(
             values if turn % 2 else {**builtin.default, **dict(chance.sample([*values.items()], 2))}
         )
-        given = {**DEVICE.names(), **chance.choice(problems).names()}
+        given = {**device.names(), **chance.choice(problems).names()}
         expected = first_broken(builtin, builtin.constraints + launch_limits(builtin), choice.as_dict(), given)
         assert violated(builtin, choice, given) == expected
         answers.add(expected)

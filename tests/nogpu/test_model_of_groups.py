@@ -11,9 +11,9 @@ from kt.problems import Problem
 from kt.tuner.candidates import STRUCTURE_OF_GROUPS, Candidates
 from kt.tuner.group_tiles import GroupTiles
 from kt.tuner.model import lay_out, order_us
-from support.family_compiles import in_preparation
+from support.family_compiles import builtin
 
-SPACE = in_preparation("wgmma")
+SPACE = builtin("wgmma")
 H200 = modelled("h200")
 LARGE = Problem(8192, 8192, 8192, "bf16", "nt")
 

@@ -10,10 +10,10 @@ from kt.problems import DTYPES, LAYOUTS, Problem
 from kt.search_spaces.space import Config
 from kt.tuner.messages import Binary
 from support.covering import Covering
-from support.family_compiles import compile_all, covering, device_of, in_preparation, job, valid
+from support.family_compiles import builtin, compile_all, covering, device_of, job, valid
 from support.problems import Formats, every_alignment, formats_of, misaligned_bases, ragged
 
-SPACE = in_preparation("wgmma")
+SPACE = builtin("wgmma")
 ARCH = "sm_90a"
 HOPPER = device_of(ARCH)
 FORMATS = tuple(formats for formats in formats_of(SPACE.dtypes) if formats.accumulator != "fp16")

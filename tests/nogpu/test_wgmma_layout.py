@@ -21,9 +21,9 @@ from kt.search_spaces.space import Config
 from kt.templates.render import render
 from kt.tuner.nvrtc import Nvrtc, load_builtins
 from kt.tuner.toolchain import compile_job, toolchain
-from support.family_compiles import in_preparation
+from support.family_compiles import builtin
 
-SPACE = in_preparation("wgmma")
+SPACE = builtin("wgmma")
 DEVICE = modelled("h200")
 BASE = 0x8400  # where a stage begins: any multiple of 1024
 

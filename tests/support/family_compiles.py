@@ -8,7 +8,7 @@ from kt.devices.catalog import modelled
 from kt.devices.device import Device
 from kt.problems import Problem
 from kt.search_spaces.enumeration import Enumeration, enumerate_space
-from kt.search_spaces.loader import BUILTIN, builtin_spaces, load_space
+from kt.search_spaces.loader import builtin_spaces
 from kt.search_spaces.space import Config, SearchSpace
 from kt.templates.render import render
 from kt.tuner.compile_pool import CompilePool
@@ -16,18 +16,13 @@ from kt.tuner.cubin_cache import CubinCache
 from kt.tuner.messages import Binary, CompileJob
 from kt.tuner.toolchain import compile_job, toolchain
 
-__all__ = ["builtin", "compile_all", "covering", "device_of", "in_preparation", "job", "valid"]
+__all__ = ["builtin", "compile_all", "covering", "device_of", "job", "valid"]
 
 H200 = modelled("h200")
 
 
 def builtin(family: str) -> SearchSpace:
     return next(space for space in builtin_spaces() if space.family == family)
-
-
-def in_preparation(family: str) -> SearchSpace:
-    """The space of a family that is not offered yet."""
-    return load_space(BUILTIN / "gemm" / "preparing" / f"{family}.yaml")
 
 
 def device_of(arch: str) -> Device:
