@@ -1,4 +1,4 @@
-"""`kt export`: winners as a JSON table or as a C++ header."""
+"""`kt export`: winners as a table (JSON, CSV), as a C++ header, or all that was tried (T4)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kt.cache.entries import Entry, Selection
     from kt.cache.records import BestConfig
+    from kt.export.t4_results import Search
     from kt.problems import Problem
 
 __all__ = ["export"]
@@ -22,6 +23,10 @@ __all__ = ["export"]
 
 def export(
     as_json: Annotated[bool, typer.Option("--json", help="A JSON table, schema kt.table/1.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="The same table, flat: a line for each winner.")] = False,
+    as_t4: Annotated[
+        bool, typer.Option("--t4", help="All that was tried for the winners' shapes, as Kernel Tuner writes results.")
+    ] = False,
     header: Annotated[bool, typer.Option("--header", help="A C++17 header with the table and its lookup.")] = False,
     shapes: options.OptionalShapes = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
@@ -37,7 +42,7 @@ def export(
     cache_dir: options.CacheDir = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write the winners as a JSON table or a C++ header.
+    """Write the winners as a table or a C++ header, or all that was tried for their shapes.
 
     One entry for each shape and device: measured before predicted, finished before unfinished, then the fastest. What
     is stale is left out and named. With --shapes only the shapes of the file, and if one has no winner nothing is
@@ -55,11 +60,11 @@ def export(
         judged_entries,
         selected_shapes,
     )
+    from kt.cli.measurements import searches
     from kt.cli.target import check_target, files_read
     from kt.export.write_file import write_if_changed
 
-    if as_json == header:
-        raise InputError("kt export needs one format", hint="give either --json or --header")
+    one_format = _one_format(json=as_json, csv=as_csv, t4=as_t4, header=header)
     if namespace is not None and not header:
         raise InputError("--namespace is for --header", hint="leave it out, or export a header")
     if namespace is not None:
@@ -74,18 +79,28 @@ def export(
     check_target(output, cache_dir, files_read(shapes, space, spaces.values(), folders))
     with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
         found = judged_entries(store, sources, spaces)
+        if problems is not None:
+            found = entries_of(found, problems)
+        selection = select(filter(keep, found), partial=not complete, predicted=predicted)
+        bests = [entry.best for entry in selection.chosen]
+        tried = searches(store, bests, spaces, folders, teller(quiet=quiet)) if as_t4 else []
         warnings = [str(warning) for warning in store.warnings]
-    if problems is not None:
-        found = entries_of(found, problems)
-    selection = select(filter(keep, found), partial=not complete, predicted=predicted)
     if not quiet:
         _say_passed_over(selection, warnings)
-    bests = [entry.best for entry in selection.chosen]
     if not bests and problems is None:
         raise NoValidConfiguration("the cache has nothing to export", hint=_way(selection.passed_over))
     if problems is not None:
         _require_all(problems, bests, selection.passed_over)
-    write_if_changed(output or "-", _header(bests, predicted, namespace) if header else _table(bests))
+    text = _t4(tried) if as_t4 else _header(bests, predicted, namespace) if header else _table(bests, one_format)
+    write_if_changed(output or "-", text)
+
+
+def _one_format(**given: bool) -> str:
+    """The name of the one format that was asked for."""
+    chosen = [name for name, asked in given.items() if asked]
+    if len(chosen) != 1:
+        raise InputError("kt export needs one format", hint=f"give one of {', '.join(f'--{name}' for name in given)}")
+    return chosen[0]
 
 
 def _say_passed_over(selection: Selection, warnings: Sequence[str]) -> None:
@@ -119,10 +134,22 @@ def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], passe
         raise NoValidConfiguration("\n".join(lines), hint=_way(passed_over))
 
 
-def _table(bests: Sequence[BestConfig]) -> str:
+def _table(bests: Sequence[BestConfig], one_format: str) -> str:
+    from kt.export.csv_table import render_csv
     from kt.export.json_table import render_table
 
-    return render_table(bests)
+    return render_csv(bests) if one_format == "csv" else render_table(bests)
+
+
+def _t4(tried: Sequence[Search]) -> str:
+    from kt.export.t4_results import render_t4
+
+    if not any(measurements for _, measurements in tried):
+        raise NoValidConfiguration(
+            "the cache has no measurement of today's kernels for these shapes",
+            hint="winners that were merged or imported without their measurements have none; --json has the winners",
+        )
+    return render_t4(tried)
 
 
 def _header(bests: Sequence[BestConfig], predicted: bool, namespace: str | None) -> str:

@@ -56,7 +56,7 @@ def test_every_command_and_option_is_documented(name: str) -> None:
 def test_documented_options_exist(name: str) -> None:
     """No option stands in the table of a command that does not have it."""
     rows = [line.split("|")[1] for line in _section(name).splitlines() if line.startswith("| `-")]
-    documented = {flag for row in rows for flag in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", row)}
+    documented = {flag for row in rows for flag in re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", row)}
     assert documented <= _options(COMMANDS[name])
 
 
