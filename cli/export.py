@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,6 +32,10 @@ def export(
     shapes: options.OptionalShapes = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
     device_filter: options.DeviceFilter = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Write nothing; exit 5 if shapes are missing, 6 if out of date."),
+    ] = False,
     predicted: Annotated[bool, typer.Option("--predicted", help="Also what only the model ranked.")] = False,
     complete: Annotated[bool, typer.Option("--complete", help="Only winners of searches that finished.")] = False,
     namespace: Annotated[
@@ -39,6 +44,8 @@ def export(
     space: options.Space = None,
     templates: options.Templates = None,
     output: options.Output = None,
+    depfile: options.Depfile = None,
+    depfile_target: options.DepfileTarget = None,
     cache_dir: options.CacheDir = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -46,10 +53,12 @@ def export(
 
     One entry for each shape and device: measured before predicted, finished before unfinished, then the fastest. What
     is stale is left out and named. With --shapes only the shapes of the file, and if one has no winner nothing is
-    written and the exit code is 3.
+    written and the exit code is 3. With --check nothing is written at all: it says whether every shape has a winner of
+    today's sources, and with -o whether the file is what an export would write.
     """
     from kt.cache.entries import select
     from kt.cache.location import cache_dir as cache_folder
+    from kt.cache.location import database_path
     from kt.cache.store import Store
     from kt.cli import inputs
     from kt.cli.cache_entries import (
@@ -60,11 +69,14 @@ def export(
         judged_entries,
         selected_shapes,
     )
+    from kt.cli.depfile import plan_depfile
+    from kt.cli.export_check import check_file, check_shapes
     from kt.cli.measurements import searches
     from kt.cli.target import check_target, files_read
     from kt.export.write_file import write_if_changed
 
-    one_format = _one_format(json=as_json, csv=as_csv, t4=as_t4, header=header)
+    formats = [name for name, asked in (("json", as_json), ("csv", as_csv), ("t4", as_t4), ("header", header)) if asked]
+    _check_formats(formats, output, depfile, check=check, with_shapes=bool(shapes))
     if namespace is not None and not header:
         raise InputError("--namespace is for --header", hint="leave it out, or export a header")
     if namespace is not None:
@@ -76,8 +88,10 @@ def export(
     folders = inputs.check_folders(templates)
     sources = digests(spaces, folders)
     keep = entry_filter(dtype=dtype, device=device_filter)
-    check_target(output, cache_dir, files_read(shapes, space, spaces.values(), folders))
-    with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
+    folder, read = cache_folder(cache_dir), list(files_read(shapes, space, spaces.values(), folders))
+    check_target(output, cache_dir, read)
+    dependencies = plan_depfile(depfile, depfile_target, output, [*read, database_path(folder)], cache_dir)
+    with Store.open(folder, read_only=True, tell=teller(quiet=quiet)) as store:
         found = judged_entries(store, sources, spaces)
         if problems is not None:
             found = entries_of(found, problems)
@@ -86,21 +100,34 @@ def export(
         tried = searches(store, bests, spaces, folders, teller(quiet=quiet)) if as_t4 else []
         warnings = [str(warning) for warning in store.warnings]
     if not quiet:
-        _say_passed_over(selection, warnings)
+        _say_passed_over(replace(selection, passed_over=[]) if check else selection, warnings)
+    if check and problems is not None:
+        check_shapes(problems, selection)
+    if check and output is None:
+        return
     if not bests and problems is None:
         raise NoValidConfiguration("the cache has nothing to export", hint=_way(selection.passed_over))
     if problems is not None:
         _require_all(problems, bests, selection.passed_over)
-    text = _t4(tried) if as_t4 else _header(bests, predicted, namespace) if header else _table(bests, one_format)
+    text = _t4(tried) if as_t4 else _header(bests, predicted, namespace) if header else _table(bests, formats[0])
+    if check and output is not None:
+        check_file(output, text)
+        return
     write_if_changed(output or "-", text)
+    if dependencies is not None:
+        dependencies.write()
 
 
-def _one_format(**given: bool) -> str:
-    """The name of the one format that was asked for."""
-    chosen = [name for name, asked in given.items() if asked]
-    if len(chosen) != 1:
-        raise InputError("kt export needs one format", hint=f"give one of {', '.join(f'--{name}' for name in given)}")
-    return chosen[0]
+def _check_formats(
+    formats: Sequence[str], output: str | None, depfile: str | None, *, check: bool, with_shapes: bool
+) -> None:
+    """One format, or none for a check of the cache alone."""
+    if len(formats) > 1 or not (formats or check):
+        raise InputError("kt export needs one format", hint="give one of --json, --csv, --t4 and --header")
+    if check:
+        from kt.cli.export_check import check_asked
+
+        check_asked(formats, output, with_shapes=with_shapes, with_depfile=depfile is not None)
 
 
 def _say_passed_over(selection: Selection, warnings: Sequence[str]) -> None:

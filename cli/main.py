@@ -21,8 +21,8 @@ SUMMARY = """Find the fastest configuration of a CUDA GEMM kernel for your shape
 
 Data goes to standard output and everything else to standard error.
 
-Exit codes: 0 ok, 1 failure, 2 usage or bad input file, 3 a shape has no valid configuration, 4 no usable GPU, 5 the
-budget ended with shapes untuned, 130 interrupted.
+Exit codes: 0 ok, 1 failure, 2 usage or bad input file, 3 a shape has no valid configuration, 4 no usable GPU, 5 shapes
+are not tuned, 6 a check found something out of date, 130 interrupted.
 """
 ORDER = ("tune", "show-cache", "export", "plan", "bench", "doctor", "cache", "schema")
 

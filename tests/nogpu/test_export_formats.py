@@ -272,4 +272,4 @@ def test_formats_exclude_each_other(kt: Command) -> None:
     """The hint names all of them."""
     outcome: Any = kt("export", "--csv", "--t4")
     assert outcome.code == 2
-    assert "--json, --csv, --t4, --header" in outcome.err
+    assert "--json, --csv, --t4 and --header" in outcome.err
