@@ -19,15 +19,10 @@ __all__ = ["Kernel", "Kernels", "Variant", "generic", "of_winner"]
 NEWEST = 999  # a compute capability beyond all
 
 # Sizes that the generic kernel must be able to do, whatever else it is asked for.
+_LARGEST = 2**31 - 1
 _PROBES = (
-    (1, 1, 0),
-    (1, 1, 1),
-    (3, 5000, 7),
-    (5000, 1, 100_000),
-    (65_537, 65_537, 3),
-    (2**31 - 1, 1, 1),
-    (1, 2**31 - 1, 1),
-)
+    (1, 1, 0), (1, 1, 1), (3, 5000, 7), (5000, 1, 100_000), (65_537, 65_537, 3), (_LARGEST, 1, 1), (1, _LARGEST, 1),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

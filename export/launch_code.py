@@ -1,7 +1,7 @@
 """How a kernel is launched, as C++: the constraints and launch rules of its space with all that is known filled in.
 
-One function of the header for each kernel: from the sizes of a problem, the run-time choices and the figures of the GPU it
-computes what `kt.search_spaces.launch.resolve` computes, or says that the kernel cannot run this problem.
+One function of the header for each kernel: from the sizes of a problem, the run-time choices and the figures of the GPU
+it computes what `kt.search_spaces.launch.resolve` computes, or says that the kernel cannot run this problem.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _guarded(when: Term, lines: Iterable[str]) -> list[str]:
 
 
 class _Terms(Mapping[str, Term]):
-    """What the names of a space's expressions are in the function; a derived quantity becomes a variable once asked for."""
+    """What the names of a space's expressions are in the function; what is asked for becomes a variable."""
 
     def __init__(self, kernel: Kernel, where: str) -> None:
         self._derived, self._where = kernel.space.derived, where

@@ -79,15 +79,8 @@ def built(folder: Path, source: str) -> Path:
     assert GXX is not None
     (folder / "program.cpp").write_text(source)
     strict = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic"]
-    command = [
-        GXX,
-        *strict,
-        "-fsanitize=undefined",
-        "-fno-sanitize-recover",
-        str(folder / "program.cpp"),
-        "-o",
-        str(folder / "program"),
-    ]
+    checks = ["-fsanitize=undefined", "-fno-sanitize-recover"]
+    command = [GXX, *strict, *checks, str(folder / "program.cpp"), "-o", str(folder / "program")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
     return folder / "program"
