@@ -163,10 +163,7 @@ class _Printer:
         result = known(True)
         for left, op, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
             pair = self._pair(left, op, right)
-            if result.known:
-                result = pair if result.constant else result
-            else:
-                result = _joined(True, result, pair)
+            result = _joined(True, result, pair) if not result.known else pair if result.constant else result
         return result
 
     def _pair(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Term:
@@ -177,10 +174,7 @@ class _Printer:
         found = known(False)
         for item in right.elts:
             equal = _compared("==", _EQUAL, first, self.term(item))
-            if found.known:
-                found = found if found.constant else equal
-            else:
-                found = _joined(False, found, equal)
+            found = _joined(False, found, equal) if not found.known else found if found.constant else equal
         return found if isinstance(op, ast.In) else _negation(found)
 
     def _ifexp(self, node: ast.IfExp) -> Term:

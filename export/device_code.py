@@ -91,6 +91,8 @@ def grouped(pieces: Sequence[Piece]) -> list[Group]:
 def kernels_as_templates(code: str, condition: str, where: str) -> str:
     """The code with each kernel as a template whose body stands under `#if condition`.
 
+    Clusters are asked for by a macro of the header, since compilers refuse them for GPUs that have none.
+
     Raises:
         InputError: something is `extern "C"` that cannot be had in a namespace.
     """
@@ -142,7 +144,8 @@ def _transformed(code: str, condition: str, where: str) -> Iterator[str]:
         end = _closing(bare, begin, where)
         yield _checked(code[position : match.start()], where)
         body = code[begin + 1 : end].strip("\n")
-        yield f"template <int>\n__global__ {code[match.end() : begin]}{{\n#if {condition}\n{body}\n#endif\n}}"
+        declared = code[match.end() : begin].replace("__cluster_dims__", "KT_CLUSTER_DIMS")
+        yield f"template <int>\n__global__ {declared}{{\n#if {condition}\n{body}\n#endif\n}}"
         position = end + 1
     yield _checked(code[position:], where)
 

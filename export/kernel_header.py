@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from kt.cache.records import BestConfig
+from kt.export.contents import Contents, Search, contents
 from kt.export.device_code import Group, Piece, grouped, kernels_as_templates, piece, tidy
-from kt.export.header import check_namespace, distinct, table_context, template
-from kt.export.kernels import NEWEST, Kernel, Kernels, generic, layouts_of, of_winner
+from kt.export.expected_time import LAUNCH_PS, LONGEST_PS
+from kt.export.header import check_namespace, table_context, table_devices, template
+from kt.export.kernels import NEWEST, Kernel, Kernels
 from kt.export.launch_code import Launcher, launcher
-from kt.export.literals import int_literal
+from kt.export.literals import double_literal, int_literal
 from kt.problems import DTYPES
 from kt.search_spaces.space import SearchSpace
 from kt.templates.environment import header_text
 from kt.templates.render import rendered_parts
 from kt.tuner.arguments import RUNTIME_ARGUMENTS
 
-__all__ = ["render_kernel_header"]
+__all__ = ["kernel_header", "render_kernel_header"]
 
 HERE = Path(__file__).parent
 
@@ -32,6 +34,7 @@ class _Emitted:
     about: str
     code: str
     lines: tuple[str, ...]
+    costs: tuple[str, ...]
 
 
 def render_kernel_header(
@@ -39,6 +42,7 @@ def render_kernel_header(
     spaces: Mapping[str, SearchSpace],
     *,
     template_dirs: Sequence[Path] = (),
+    searches: Iterable[Search] = (),
     predicted: bool = False,
     namespace: str = "kt",
 ) -> str:
@@ -47,30 +51,54 @@ def render_kernel_header(
     Args:
         winners: at most one of each problem and device is used, by the rule of `kt.cache.ranking`.
         spaces: by family, those that the winners are from; the generic kernels are of these, too.
+        searches: what was measured besides the winners, of kernels as they are today.
         predicted: take winners that were ranked by the model too.
 
     Raises:
         InputError: a winner's family is not there, or cannot be exported; the namespace cannot be used.
     """
+    given = [best for best in winners if predicted or not best.measurement.predicted]
+    return kernel_header(contents(given, spaces, searches), template_dirs=template_dirs, namespace=namespace)
+
+
+def kernel_header(listed: Contents, *, template_dirs: Sequence[Path] = (), namespace: str = "kt") -> str:
+    """The text of a header with these contents."""
     check_namespace(namespace)
-    chosen = distinct(best for best in winners if predicted or not best.measurement.predicted)
-    kernels = Kernels()
-    entries = [kernels.add(of_winner(best, spaces), best.config.runtime) for best in chosen]
-    generics = _generics(chosen, spaces, kernels)
-    context = _Writer(kernels, tuple(template_dirs), namespace).context()
-    context |= {"entry_variants": entries, "generics": generics}
-    context |= _dispatch(context)
-    context |= table_context(chosen, namespace=namespace, more=[str(value) for value in context.values()])
+    context = _Writer(listed.kernels, tuple(template_dirs), namespace).context()
+    context |= {"entry_variants": listed.entries, "generic_variants": listed.generics, **_candidates(listed)}
+    context |= {"dispatch": template("gemm_dispatch.cuh.j2").render(context)}
+    context |= table_context(listed.winners, namespace=namespace, more=[str(value) for value in context.values()])
     context["calls"] = template("gemm_calls.cuh.j2").render(context)
     text: str = template("gemm_header.cuh.j2").render(context)
     return text
 
 
-def _generics(chosen: Sequence[BestConfig], spaces: Mapping[str, SearchSpace], kernels: Kernels) -> list[int]:
-    """The variants that are always right, for every number format of the table in every layout."""
-    signatures = {one: None for best in chosen for one in layouts_of(best.key.problem.signature)}
-    found = [generic(tuple(spaces.values()), signature) for signature in signatures]
-    return list(dict.fromkeys(kernels.add(one, one.config.runtime) for one in found if one is not None))
+def _candidates(listed: Contents) -> dict[str, Any]:
+    """The initialisers of candidates and points, group by group."""
+    devices = table_devices(listed.winners)
+    points: list[str] = []
+    candidates: list[str] = []
+    groups: list[str] = []
+    for (device, *formats, layout), members in listed.groups.items():
+        dtype, accumulator, output, epilogue = formats
+        names = [f"Format::{name}" for name in (dtype, accumulator, output)]
+        where = [*names, f"Epilogue::{epilogue}", f"Layout::{layout}"]
+        groups.append(f"{{{devices.index(device)}, {', '.join(where)}, {len(candidates)}, {len(members)}}}")
+        for one in members:
+            found = "standard" if one.standard else "neighbour"
+            candidates.append(f"{{{one.variant}, {len(points)}, {len(one.points)}, Found::{found}}}")
+            points += [
+                f"{{{point.units}, {point.depth}, {double_literal(point.rate)}, {point.entry}}}" for point in one.points
+            ]
+    return {
+        "points": points,
+        "candidates": candidates,
+        "candidate_groups": groups,
+        "most_candidates": max([1, *map(len, listed.groups.values())]),
+        "traffic": [listed.traffic[device] for device in devices],
+        "launch_ps": LAUNCH_PS,
+        "longest_ps": double_literal(LONGEST_PS),
+    }
 
 
 class _Writer:
@@ -93,6 +121,7 @@ class _Writer:
             "most_maps": max([1, *(one.tensor_maps for one in launchers)]),
             "functions": max(1, sum(one.launches for one in launchers)),
             "tensor_maps": any(one.tensor_maps for one in launchers),
+            "clusters": any("KT_CLUSTER_DIMS" in one.code for one in emitted),
             "cuda_headers": sorted({name for one in self._pieces for name in one.includes}),
             "exact_targets": exact,
             "targets": "".join(f", -gencode arch=compute_{one}a,code=sm_{one}a" for one in exact),
@@ -124,7 +153,7 @@ class _Writer:
         kernel = self._kernels.kernels[index]
         where = kernel.space.source or kernel.space.family
         code = tidy(kernels_as_templates(self._pieces[index].code, _condition(kernel), where))
-        return _Emitted(_kernel_name(index), _about(kernel), code, of_launches.lines)
+        return _Emitted(_kernel_name(index), _about(kernel), code, of_launches.lines, of_launches.costs)
 
     def _group(self, number: int, emitted: Sequence[_Emitted]) -> dict[str, Any]:
         group: Group = self._groups[number]
@@ -145,7 +174,8 @@ class _Writer:
         rows = ", ".join(str(align) for align in (signature.align_a, signature.align_b, signature.align_c))
         formats = [f"Format::{name}" for name in (signature.dtype, signature.accumulator, signature.out_dtype)]
         operands = ", ".join([*formats, f"Layout::{signature.layout}", f"{{{rows}}}"])
-        return f"{{plan_{variant.kernel}, {{{choice}}}, {operands}, {kernel.least}, {kernel.most}}}"
+        functions = f"plan_{variant.kernel}, costs_{variant.kernel}"
+        return f"{{{functions}, {{{choice}}}, {operands}, {kernel.least}, {kernel.most}}}"
 
 
 def _condition(kernel: Kernel) -> str:
@@ -172,8 +202,3 @@ def _kernel_name(number: int) -> str:
 
 def _own(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")
-
-
-def _dispatch(context: Mapping[str, Any]) -> dict[str, Any]:
-    text: str = template("gemm_dispatch.cuh.j2").render({"generic_variants": context["generics"]})
-    return {"dispatch": text}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kt.errors import InputError
 from kt.export.cpp_expression import Term, known, printed, reference
+from kt.export.expected_time import COST_NAMES, cost_rules
 from kt.export.kernels import Kernel
 from kt.export.keywords import KEYWORDS
 from kt.search_spaces.expression import Expression
@@ -38,11 +39,17 @@ _TAKEN = frozenset(
 
 @dataclass(frozen=True)
 class Launcher:
-    """The body of a kernel's function, line by line, and how much it may launch."""
+    """The bodies of a kernel's functions, line by line, and how much it may launch.
+
+    Attributes:
+        lines: of the function that plans.
+        costs: of the function that says what the kernel has to do for a problem.
+    """
 
     lines: tuple[str, ...]
     launches: int
     tensor_maps: int
+    costs: tuple[str, ...]
 
 
 def launcher(kernel: Kernel, namespace: str, first: int) -> Launcher:
@@ -62,12 +69,19 @@ class _Writer:
     def __init__(self, kernel: Kernel, namespace: str, first: int) -> None:
         self._space, self._namespace, self._first = kernel.space, namespace, first
         self._where = f"{kernel.space.source or kernel.space.family}: {kernel.config.label}"
-        self._terms = _Terms(kernel, self._where)
+        self._terms = _Terms(kernel, kernel.space.derived, self._where)
+        self._costs = _Terms(kernel, cost_rules(kernel.space), self._where)
         self._maps = self._count = 0
 
     def launcher(self) -> Launcher:
         body = [*self._checks(), *self._workspace(), *self._launches()]
-        return Launcher((*self._terms.definitions(), *body, "return true;"), self._count, self._maps)
+        lines = (*self._terms.definitions(), *body, "return true;")
+        return Launcher(lines, self._count, self._maps, tuple(self._cost_lines()))
+
+    def _cost_lines(self) -> Iterator[str]:
+        costs = ", ".join(self._costs[name].as_int for name in COST_NAMES)
+        yield from self._costs.definitions()
+        yield f"return {{{costs}}};"
 
     def _checks(self) -> Iterator[str]:
         for constraint in self._space.constraints:
@@ -123,8 +137,8 @@ def _guarded(when: Term, lines: Iterable[str]) -> list[str]:
 class _Terms(Mapping[str, Term]):
     """What the names of a space's expressions are in the function; what is asked for becomes a variable."""
 
-    def __init__(self, kernel: Kernel, where: str) -> None:
-        self._derived, self._where = kernel.space.derived, where
+    def __init__(self, kernel: Kernel, derived: Mapping[str, Expression], where: str) -> None:
+        self._derived, self._where = derived, where
         given = signature_names(kernel.signature, kernel.arch) | dict(kernel.config.parameters)
         self._terms: dict[str, Term] = {name: known(value) for name, value in given.items()}
         if kernel.capability:
