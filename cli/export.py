@@ -12,12 +12,14 @@ from kt.cli.outcome import note, teller
 from kt.errors import InputError, NoValidConfiguration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from kt.cache.entries import Entry, Selection
     from kt.cache.records import BestConfig
     from kt.export.t4_results import Search
     from kt.problems import Problem
+    from kt.search_spaces.space import SearchSpace
 
 __all__ = ["export"]
 
@@ -28,7 +30,12 @@ def export(
     as_t4: Annotated[
         bool, typer.Option("--t4", help="All that was tried for the winners' shapes, as Kernel Tuner writes results.")
     ] = False,
-    header: Annotated[bool, typer.Option("--header", help="A C++17 header with the table and its lookup.")] = False,
+    header: Annotated[
+        bool, typer.Option("--header", help="A CUDA C++17 header with kernels, launches, dispatch and the table.")
+    ] = False,
+    table_only: Annotated[
+        bool, typer.Option("--table-only", help="With --header: the table and its look-up alone, for any compiler.")
+    ] = False,
     shapes: options.OptionalShapes = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
     device_filter: options.DeviceFilter = None,
@@ -71,14 +78,15 @@ def export(
     )
     from kt.cli.depfile import plan_depfile
     from kt.cli.export_check import check_file, check_shapes
-    from kt.cli.measurements import searches
+    from kt.cli.measurements import searches, winners_elsewhere
     from kt.cli.target import check_target, files_read
     from kt.export.write_file import write_if_changed
 
     formats = [name for name, asked in (("json", as_json), ("csv", as_csv), ("t4", as_t4), ("header", header)) if asked]
     _check_formats(formats, output, depfile, check=check, with_shapes=bool(shapes))
-    if namespace is not None and not header:
-        raise InputError("--namespace is for --header", hint="leave it out, or export a header")
+    for option, given in (("--namespace", namespace is not None), ("--table-only", table_only)):
+        if given and not header:
+            raise InputError(f"{option} is for --header", hint="leave it out, or export a header")
     if namespace is not None:
         from kt.export.header import check_namespace
 
@@ -98,6 +106,7 @@ def export(
         selection = select(filter(keep, found), partial=not complete, predicted=predicted)
         bests = [entry.best for entry in selection.chosen]
         tried = searches(store, bests, spaces, folders, teller(quiet=quiet)) if as_t4 else []
+        elsewhere = winners_elsewhere(store, bests, spaces, folders) if header and not table_only else []
         warnings = [str(warning) for warning in store.warnings]
     if not quiet:
         _say_passed_over(replace(selection, passed_over=[]) if check else selection, warnings)
@@ -109,7 +118,11 @@ def export(
         raise NoValidConfiguration("the cache has nothing to export", hint=_way(selection.passed_over))
     if problems is not None:
         _require_all(problems, bests, selection.passed_over)
-    text = _t4(tried) if as_t4 else _header(bests, predicted, namespace) if header else _table(bests, formats[0])
+    if header:
+        name = "kt" if namespace is None else namespace
+        text = _table_header(bests, name) if table_only else _header(bests, name, spaces, folders, elsewhere)
+    else:
+        text = _t4(tried) if as_t4 else _table(bests, formats[0])
     if check and output is not None:
         check_file(output, text)
         return
@@ -179,7 +192,20 @@ def _t4(tried: Sequence[Search]) -> str:
     return render_t4(tried)
 
 
-def _header(bests: Sequence[BestConfig], predicted: bool, namespace: str | None) -> str:
+def _table_header(bests: Sequence[BestConfig], namespace: str) -> str:
     from kt.export.header import render_header
 
-    return render_header(bests, predicted=predicted, namespace="kt" if namespace is None else namespace)
+    return render_header(bests, predicted=True, namespace=namespace)
+
+
+def _header(
+    bests: Sequence[BestConfig],
+    namespace: str,
+    spaces: Mapping[str, SearchSpace],
+    folders: tuple[Path, ...],
+    elsewhere: Sequence[Search],
+) -> str:
+    from kt.export.contents import contents
+    from kt.export.kernel_header import kernel_header
+
+    return kernel_header(contents(bests, spaces, elsewhere), template_dirs=folders, namespace=namespace)

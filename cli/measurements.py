@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kt.export.t4_results import Search
     from kt.search_spaces.space import SearchSpace
 
-__all__ = ["device_of", "searches"]
+__all__ = ["device_of", "searches", "winners_elsewhere"]
 
 
 def searches(
@@ -44,6 +44,24 @@ def searches(
         if outdated:
             tell(f"left out: {outdated} measurements of {label}: not of a kernel of today")
         found.append((best.key, tried))
+    return found
+
+
+def winners_elsewhere(
+    store: Store, bests: Sequence[BestConfig], spaces: Mapping[str, SearchSpace], folders: tuple[Path, ...]
+) -> list[Search]:
+    """For each winner what was measured of the others' configurations on its shape."""
+    from kt.tuner.current_measurements import CurrentMeasurements
+
+    current = CurrentMeasurements(spaces, folders)
+    wanted = {best.config.identity for best in bests}
+    found: list[Search] = []
+    for best in bests:
+        device = device_of(best.key.device)
+        if device is not None:
+            stored = store.measurements(best.key)
+            of_winners = {name: one for name, one in stored.items() if name[0] in wanted}
+            found.append((best.key, current.of(best.key, device, of_winners)))
     return found
 
 
