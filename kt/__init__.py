@@ -7,17 +7,18 @@ problems, devices -> search_spaces -> templates -> cache -> tuner -> export -> r
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kt.runtime.gemm import calls, gemm, warmup
-
 __version__ = "0.1.0"
 __all__ = ["__version__", "calls", "gemm", "warmup"]
 
+if TYPE_CHECKING:
+    from kt.runtime.gemm import calls, gemm, warmup
+else:
 
-def __getattr__(name: str) -> object:
-    """What runs kernels is imported when it is first asked for: it takes CuPy, which the command line does without."""
-    if name in ("calls", "gemm", "warmup"):
-        from kt.runtime import gemm as module
+    def __getattr__(name: str) -> object:
+        """What runs kernels is imported when it is asked for: it takes CuPy, which the command line does without."""
+        if name in ("calls", "gemm", "warmup"):
+            from kt.runtime import gemm as module
 
-        return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            value = globals()[name] = getattr(module, name)  # found without this from now on
+            return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

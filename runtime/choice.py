@@ -121,8 +121,9 @@ class Chooser:
             self._contents[key] = contents(bests, self.spaces, searches)
         return self._contents[key]
 
-    def _read(self, key: tuple[str, ...]) -> tuple[list[BestConfig], list[Search]]:
-        """The winners of a group, and what was measured besides; as an export takes them."""
+    def _read(self, group: tuple[str, ...]) -> tuple[list[BestConfig], list[Search]]:
+        """The winners of a group, and what was measured of their configurations on each other's shapes; as an export
+        takes them."""
         from kt.cache.entries import entries, select
         from kt.tuner.current_measurements import CurrentMeasurements
         from kt.tuner.method import METHOD_LABEL
@@ -133,10 +134,15 @@ class Chooser:
             found = [
                 entry
                 for entry in entries(store, sources, method=METHOD_LABEL)
-                if entry.best.key.device == self.device.identity and _group(entry.best.key.problem) == key
+                if entry.best.key.device == self.device.identity and _group(entry.best.key.problem) == group
             ]
             bests = [entry.best for entry in select(found).chosen]
-            tried = [(best.key, current.of(best.key, self.device, store.measurements(best.key))) for best in bests]
+            names = {best.config.identity for best in bests}
+            stored = [(best.key, store.measurements(best.key)) for best in bests]
+        tried: list[Search] = []
+        for key, of_key in stored:
+            of_winners = {name: one for name, one in of_key.items() if name[0] in names}
+            tried.append((key, current.of(key, self.device, of_winners)))
         return bests, tried
 
 

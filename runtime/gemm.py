@@ -93,12 +93,18 @@ def _run(call: _Call, a: int, b: int, out: int, alpha: float, beta: float, c: An
     plan = _plans.get(call) or _planned(call, stream)
     if plan is None:  # C has no elements
         return
+    if plan.whole and not (_is_int(alpha) and _is_int(beta)):
+        raise InputError(f"alpha and beta are {alpha} and {beta}; sums of whole numbers take whole numbers of 32 bits")
     if beta and c is not None:
         address, form = read(c)
         copy_matrix(Array.of(form), address, Array.of(call.c), out, stream)
     with _counting:
         _calls[plan.found] += 1
     plan.run(a, b, out, alpha, beta, stream)
+
+
+def _is_int(value: float) -> bool:
+    return value == int(value) and -(2**31) <= value < 2**31
 
 
 def _planned(call: _Call, stream: int) -> Plan | None:

@@ -35,6 +35,7 @@ class Plan:
     Attributes:
         problem: what it is for; alpha and beta stand for all of their kind.
         found: where the configuration is from, as `kt.runtime.choice` says.
+        whole: alpha and beta must be whole numbers, as the sums are.
 
     Raises:
         LaunchRefused: the kernel cannot be loaded.
@@ -43,6 +44,7 @@ class Plan:
 
     def __init__(self, problem: Problem, found: str, candidate: Candidate, device: int) -> None:
         self.problem, self.found, self._device = problem, found, device
+        self.whole = problem.accumulator == "int32"
         with cupy.cuda.Device(device):
             self._loaded = LoadedCandidate(candidate)  # keeps the module
         self._workspace_bytes = candidate.workspace_bytes

@@ -167,13 +167,14 @@ def test_rows_of_one_element_or_line_may_have_any_stride() -> None:
 class FakeCupy:
     """As CuPy's arrays, but for the memory."""
 
+    data: Any = None
+
     def __init__(self, values: "np.ndarray[Any, Any]", device: int = 0) -> None:
         self.shape, self.strides, self.dtype = values.shape, values.strides, values.dtype
         self.data = type("Data", (), {"ptr": values.ctypes.data, "device_id": device})()
 
 
 FakeCupy.__module__ = "cupy._core.core"
-FakeCupy.data = None  # type: ignore[attr-defined]
 
 
 class FakeTorch:
