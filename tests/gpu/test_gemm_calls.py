@@ -1,5 +1,6 @@
 """`kt.gemm` on a GPU: right on arrays of CuPy, PyTorch and DLPack, on any stream, in threads and graphs, and quick."""
 
+import re
 import statistics
 import threading
 import time
@@ -273,6 +274,17 @@ def test_a_graph_of_torch(cupy: Any, torch: Any) -> None:
     torch.cuda.synchronize()
     wanted = torch.from_numpy(values[0] @ values[1].T).to(torch.bfloat16).double().numpy()
     np.testing.assert_array_equal(out.double().cpu().numpy(), wanted)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_code_of_the_pages_runs(cupy: Any, page: str) -> None:
+    """As it stands there; the last product is what it says."""
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    a, b, c = (names[name].get().astype(np.float64) for name in "abc")
+    np.testing.assert_allclose(c, 0.5 * a @ b.T + a @ b, rtol=1e-4)
 
 
 def host_us(call: Callable[[], object], synchronize: Callable[[], object], calls: int = 400) -> float:

@@ -1,11 +1,14 @@
 """`kt.gemm` without a GPU: what is chosen, compiled and handed to the driver, in a driver's place that only listens."""
 
 import ctypes
+import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -309,6 +312,12 @@ class FakeArray:
         self.shape, self.strides, self.dtype = values.shape, values.strides, values.dtype
         self.data = type("Data", (), {"ptr": address, "device_id": 0})()
 
+    @property
+    def T(self) -> "FakeArray":
+        return FakeArray(
+            *self.shape[::-1], dtype=self.dtype, address=self.data.ptr, turned=self.strides[0] != self.dtype.itemsize
+        )
+
 
 FakeArray.__module__ = "cupy._core.core"
 
@@ -475,3 +484,29 @@ def test_problems_that_share_a_plan_are_planned_once(cuda: Listener) -> None:
     kt.warmup([Problem(64, 64, 64, alpha=3.0), Problem(64, 64, 64, alpha=4.0)])
     known = planners.planner(0)._plans
     assert list(known) == [standing_for(Problem(64, 64, 64, alpha=5.0))]
+
+
+def python_of(page: str) -> list[str]:
+    """The Python code of a page."""
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_code_of_the_pages_calls_what_it_says(
+    page: str, cuda: Listener, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two products, the second into the first's result; arrays are stand-ins here and real in tests/gpu."""
+    (code,) = python_of(page)
+    cupy = ModuleType("cupy")
+    cupy.asarray = lambda values: FakeArray(*values.shape, dtype=values.dtype)  # type: ignore[attr-defined]
+    cupy.empty = lambda shape, dtype: FakeArray(*shape, dtype=dtype, address=0x50000)  # type: ignore[attr-defined]
+    cupy.cuda = cuda  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr("kt.runtime.outputs.cupy", cupy)
+    exec(code, {})
+    first, second = (launch[3] for launch in cuda.launches)
+    assert (float(first["alpha"]), float(first["beta"]), int(first["c"])) == (1.0, 0.0, 0x50000)
+    assert (float(second["alpha"]), float(second["beta"]), int(second["c"])) == (0.5, 1.0, 0x50000)
+    assert [call.b.strides for call in calls_of_gemm._plans] == [(2048, 4), (4, 2048)]
+    assert capsys.readouterr().out == "{'generic': 2}\n"
