@@ -44,6 +44,12 @@ def problem_of(
     if not a.device == b.device == c.device:
         raise InputError(f"the arrays are on the GPUs {a.device}, {b.device} and {c.device}", hint="put them on one")
     name, out_dtype = operand_format(a, b, dtype), _out_format(c)
+    if base_alignment < max(a.bytes, c.bytes):
+        raise InputError(
+            f"an array begins at a multiple of {base_alignment} bytes only, and the widest elements have "
+            f"{max(a.bytes, c.bytes)}",
+            hint="copy it, or let it begin at such a multiple",
+        )
     letter_a, lda = _stored("a", a)
     letter_b, ldb = _stored("b", b)
     batch = shape[0] if len(shape) == 3 else 1

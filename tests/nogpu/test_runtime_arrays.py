@@ -144,6 +144,15 @@ def test_alignment_counts_as_far_as_kernels_see_it() -> None:
     assert problem.signature.align_a == 8
 
 
+def test_an_array_that_begins_within_an_element_is_refused() -> None:
+    """The least aligned address counts for all: it must suit the widest elements."""
+    half, single = array((4, 4), (4, 1), "fp16"), array((4, 4), (4, 1))
+    assert asked(half, half, half, base_alignment=2).base_alignment == 2
+    for operands in ((half, half, single), (single, single, single)):
+        with pytest.raises(InputError, match="multiple of 2 bytes only"):
+            asked(*operands, base_alignment=2)
+
+
 def test_calls_that_share_a_plan_have_one_problem() -> None:
     """Scalars by their kind: the kernel gets the real ones at run time."""
     same = {standing_for(Problem(8, 8, 8, alpha=alpha, beta=0.25)) for alpha in (1.5, -3.0, 0.0)}
