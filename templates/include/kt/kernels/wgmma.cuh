@@ -64,6 +64,9 @@ struct WgmmaTraits {
   using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, BLOCK_N, kStoreRowBytes, kStoreSlots>;
   using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc)),
                                  kConsumerRegisters - kSums>;
+  // Rows of C that begin anywhere, of 16-bit results.
+  static constexpr bool kWindows = STORE < 16 && sizeof(TOut) == 2;
+  using WindowStore = WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, BLOCK_N, kConsumerRegisters - kSums>;
   using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
   using Space = Space_;
 
@@ -373,6 +376,12 @@ class WgmmaConsumer {
     }
     TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
     const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
+    if constexpr (Traits::kWindows) {
+      if (args.beta == 0) {
+        Traits::WindowStore::store(to_c, sum, row, tile.n);
+        return;
+      }
+    }
     Traits::RowStore::store(to_c, staged, sum, row, tile.n);
   }
 

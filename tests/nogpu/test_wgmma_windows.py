@@ -1,0 +1,98 @@
+"""The wgmma family's rows of C that begin anywhere: whatever shift and width, each column is written once, rightly.
+
+A model of what templates/include/kt/kernels/wgmma_windows.cuh does with one row: four lanes, their words, and what they
+exchange. Columns have the numbers 1, 2, ...; memory around the row of the tile belongs to others.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+LANES = range(4)
+Words = list[tuple[int, int]]  # two columns each
+
+
+class Row:
+    """A row of a tile, of which `width` columns lie within C; it begins `shift` columns behind a multiple of 16 B."""
+
+    def __init__(self, block_n: int, width: int, shift: int) -> None:
+        self.end, self.shift = min(block_n, width), shift
+        self.pieces = -(-block_n // 32)
+        self.block_n = block_n
+        words = shift // 2
+        self.part = [(lane + words) & 3 for lane in LANES]
+        self.late = [lane + words >= 4 for lane in LANES]
+        self.turn = [(lane + 3) & 3 for lane in LANES]
+        self.neighbour = [((self.part[lane] ^ 1) - words) & 3 for lane in LANES]
+        self.far = [((self.part[lane] ^ 2) - words) & 3 for lane in LANES]
+        self.before: Words = [(0, 0)] * 4
+        self.turned_before: Words = [(0, 0)] * 4
+        self.memory = np.zeros(block_n + 32, np.int64)  # the row begins at 16 + shift
+
+    def word(self, column: int) -> tuple[int, int]:
+        return (column + 1, column + 2) if column < self.block_n else (0, 0)
+
+    def write(self) -> npt.NDArray[np.int64]:
+        """What lies in memory from the row's first column on."""
+        for number in range(self.pieces):
+            piece = 32 * number
+            words = [[self.word(piece + 8 * j + 2 * lane) for j in range(4)] for lane in LANES]
+            self.write_windows(piece, self.transposed(self.shifted(words)))
+            if piece == 0:
+                self.write_ends(words, piece, 0)
+            for j in range(4):
+                if piece + 8 * j + 14 >= self.end and piece + j > 0:
+                    self.write_ends(words, piece, j)
+        return self.memory
+
+    def shifted(self, words: list[Words]) -> list[Words]:
+        windows: list[Words] = [[(0, 0)] * 4 for _ in LANES]
+        for j in range(4):
+            turned = [words[self.turn[lane]][j] for lane in LANES]
+            for lane in LANES:
+                low = self.before[lane] if self.late[lane] else words[lane][j]
+                high = self.turned_before[lane] if self.late[lane] or lane == 0 else turned[lane]
+                windows[lane][j] = low if self.shift % 2 == 0 else (high[1], low[0])
+            self.before, self.turned_before = [words[lane][j] for lane in LANES], turned
+        return windows
+
+    def transposed(self, windows: list[Words]) -> list[Words]:
+        second, last = [part % 2 for part in self.part], [part // 2 for part in self.part]
+        sent = [[windows[n][2 * i + 1 - second[n]] for i in range(2)] for n in LANES]
+        got = [sent[self.neighbour[n]] for n in LANES]
+        low = [[got[n][i] if second[n] else windows[n][2 * i] for i in range(2)] for n in LANES]
+        high = [[windows[n][2 * i + 1] if second[n] else got[n][i] for i in range(2)] for n in LANES]
+        sent = [[pair[n][1 - last[n]] for pair in (low, high)] for n in LANES]
+        got = [sent[self.far[n]] for n in LANES]
+        return [[*got[n], low[n][1], high[n][1]] if last[n] else [low[n][0], high[n][0], *got[n]] for n in LANES]
+
+    def write_windows(self, piece: int, windows: list[Words]) -> None:
+        for lane in LANES:
+            first = piece + 8 * self.part[lane] - self.shift
+            if first >= 0 and first + 8 <= self.end:
+                for i, value in enumerate(np.ravel(windows[lane])):
+                    self.put(first + i, int(value))
+                assert (16 + self.shift + first) % 8 == 0
+
+    def write_ends(self, words: list[Words], piece: int, j: int) -> None:
+        begin, last = -self.shift & 7, self.end - (self.end + self.shift & 7)
+        for lane in LANES:
+            for i in range(2):
+                column = piece + 8 * j + 2 * lane + i
+                if column < self.end and (column < begin or column >= last):
+                    self.put(column, words[lane][j][i])
+
+    def put(self, column: int, value: int) -> None:
+        assert self.memory[16 + self.shift + column] == 0, "written once"
+        self.memory[16 + self.shift + column] = value
+
+
+@pytest.mark.parametrize("block_n", [16, 32, 48, 64, 80, 256])
+@pytest.mark.parametrize("shift", range(8))
+def test_every_column_is_written_once_and_nothing_else(block_n: int, shift: int) -> None:
+    for width in {*range(1, min(block_n, 50) + 1), *range(max(1, block_n - 40), block_n + 1), block_n + 9}:
+        memory = Row(block_n, width, shift).write()
+        end, first = min(block_n, width), 16 + shift
+        assert (memory[first : first + end] == 1 + np.arange(end)).all()
+        assert not memory[:first].any()
+        assert not memory[first + end :].any()
