@@ -27,7 +27,7 @@ __host__ __device__ constexpr int wgmma_store_slots(int panels, int slot_bytes, 
 
 template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
           int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_, bool A_K_MAJOR_,
-          bool B_K_MAJOR_, int STORE_>
+          bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_>
 struct WgmmaTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -38,6 +38,11 @@ struct WgmmaTraits {
   static constexpr bool PING_PONG = PING_PONG_;
   using A = WgmmaOperand<BLOCK_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
   using B = WgmmaOperand<BLOCK_N, BLOCK_K, int(sizeof(TIn)), B_K_MAJOR_, CLUSTER_M>;
+  // Bytes of one copy: 16 and more by TMA, fewer by the producer's threads.
+  static constexpr bool kFedA = A_LOAD_ < 16, kFedB = B_LOAD_ < 16, kFed = kFedA || kFedB;
+  using FeedA = WgmmaFeed<A, (A_K_MAJOR_ ? BLOCK_K : BLOCK_M) * int(sizeof(TIn)), min_of(A_LOAD_, 8), kWarpgroup>;
+  using FeedB = WgmmaFeed<B, (B_K_MAJOR_ ? BLOCK_K : BLOCK_N) * int(sizeof(TIn)), min_of(B_LOAD_, 8), kWarpgroup>;
+  static constexpr bool A_K_MAJOR = A_K_MAJOR_, B_K_MAJOR = B_K_MAJOR_;
   using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N>;
 
   static constexpr int kThreads = kWarpgroup * (1 + CONSUMERS);
@@ -45,6 +50,7 @@ struct WgmmaTraits {
   static constexpr int kTilesM = BLOCK_M / (64 * kSharers);            // wgmmas of one consumer along m
   static constexpr int kPeers = CLUSTER_M + CLUSTER_N - 1;             // blocks whose copies this block shares, and itself
   static constexpr int kStageBytes = A::kBytes + B::kBytes;
+  static constexpr int kStageBytesOfTma = (kFedA ? 0 : A::kBytes) + (kFedB ? 0 : B::kBytes);
 
   // Without TMA, C is staged in any number of columns: 32 for each slot.
   static constexpr int kStoreRowBytes = STORE == 16 ? wgmma_store_row_bytes(BLOCK_N * int(sizeof(TOut))) : 128;
@@ -56,7 +62,7 @@ struct WgmmaTraits {
   static constexpr int kSums = kTilesM * BLOCK_N / 2;
   static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
   static constexpr bool kMoveRegisters = kRegistersAtLaunch < 224;
-  static constexpr int kProducerRegisters = CONSUMERS >= 3 ? 32 : kSums > 128 ? 24 : 40;
+  static constexpr int kProducerRegisters = kFed ? 56 : CONSUMERS >= 3 ? 32 : kSums > 128 ? 24 : 40;
   static constexpr int kConsumerRegisters =
       !kMoveRegisters ? kRegistersAtLaunch
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
@@ -73,7 +79,8 @@ struct WgmmaTraits {
   static_assert(BLOCK_M % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
   static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
-  static_assert(kSums <= 192, "accumulators must fit the registers");
+  static_assert(kSums <= (kFed ? 128 : 192), "accumulators must fit the registers");
+  static_assert(!kFed || (CLUSTER_M == 1 && CLUSTER_N == 1), "each block feeds itself");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
   static_assert(kPeers <= 4, "one warp of a consumer for each block that it signals");
 };
@@ -107,7 +114,7 @@ struct WgmmaShared {
     constexpr int kEmpty = Traits::STAGES, kTold = 2 * Traits::STAGES, kKnown = kTold + kTilesAhead;
     constexpr int kTurn = kKnown + kTilesAhead, kCount = kTurn + 2;
     for (int i = int(threadIdx.x) % 32; i < kCount; i += 32) {
-      const int arrivals = i < kEmpty    ? 1
+      const int arrivals = i < kEmpty    ? (Traits::kFed ? 1 + kWarpgroup : 1)
                            : i < kTold   ? Traits::kSharers * Traits::kPeers
                            : i < kKnown  ? 1
                            : i < kTurn   ? 4 * Traits::CONSUMERS
@@ -147,8 +154,25 @@ __device__ __forceinline__ void wgmma_start() {
   }
 }
 
+// This thread's part of a step's operands that TMA does not copy.
+template <class Traits>
+__device__ __forceinline__ void wgmma_feed(const GemmArguments& args, const WgmmaShared<Traits>& shared, int stage,
+                                           const WgmmaTile& tile, int k) {
+  using T = typename Traits::TIn;
+  if constexpr (Traits::kFedA) {
+    const WgmmaPart part = wgmma_part<T, Traits::A_K_MAJOR>(args.a, args.lda, args.stride_a, args.m, args.k, tile.m, k, tile.batch);
+    Traits::FeedA::copy(part, shared.a(stage), int(threadIdx.x));
+  }
+  if constexpr (Traits::kFedB) {
+    const WgmmaPart part = wgmma_part<T, Traits::B_K_MAJOR>(args.b, args.ldb, args.stride_b, args.n, args.k, tile.n, k, tile.batch);
+    Traits::FeedB::copy(part, shared.b(stage), int(threadIdx.x));
+  }
+  ptx::cp_async_arrive(shared.full(stage));
+}
+
 // One warp: tells the consumers which tiles come, asks for all of A and B that this block multiplies, or for its share
 // of what the cluster shares. All lanes walk alike, so that their registers are the warp's; the first one tells and asks.
+// Or all four warps, which walk alike and copy an operand that TMA cannot read.
 template <class Traits>
 __device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const TensorMap& map_a, const TensorMap& map_b,
                                               const WgmmaShared<Traits>& shared) {
@@ -161,10 +185,10 @@ __device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const T
   same_rows <<= rank_m;
   const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank_n * CLUSTER_M);
 
-  const bool first_lane = threadIdx.x % 32 == 0;
+  const bool first_lane = threadIdx.x == 0;
   if (first_lane) {
-    ptx::prefetch(map_a);
-    ptx::prefetch(map_b);
+    if constexpr (!Traits::kFedA) ptx::prefetch(map_a);
+    if constexpr (!Traits::kFedB) ptx::prefetch(map_b);
   }
   typename Traits::Walk walk(args);
   WgmmaTile tile;
@@ -174,7 +198,7 @@ __device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const T
   WgmmaRing<kTilesAhead> places;
   for (;; places.advance()) {
     if (!more) tile.steps = -1;
-    ptx::mbarrier_wait(shared.known(places.stage), places.phase ^ 1);
+    if (!Traits::kFed || threadIdx.x < 32) ptx::mbarrier_wait(shared.known(places.stage), places.phase ^ 1);
     if (first_lane) {
       *shared.tile(places.stage) = tile;
       ptx::mbarrier_arrive(shared.told(places.stage));
@@ -185,10 +209,15 @@ __device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const T
       ptx::mbarrier_wait(shared.empty(ring.stage), ring.phase ^ 1);
       if (first_lane) {
         const unsigned full = shared.full(ring.stage);
-        ptx::mbarrier_expect(full, Traits::kStageBytes);
-        Traits::A::load(map_a, shared.a(ring.stage), full, tile.m, k, tile.batch, rank_n, same_rows);
-        Traits::B::load(map_b, shared.b(ring.stage), full, tile.n, k, tile.batch, rank_m, same_columns);
+        ptx::mbarrier_expect(full, Traits::kStageBytesOfTma);
+        if constexpr (!Traits::kFedA) {
+          Traits::A::load(map_a, shared.a(ring.stage), full, tile.m, k, tile.batch, rank_n, same_rows);
+        }
+        if constexpr (!Traits::kFedB) {
+          Traits::B::load(map_b, shared.b(ring.stage), full, tile.n, k, tile.batch, rank_m, same_columns);
+        }
       }
+      if constexpr (Traits::kFed) wgmma_feed<Traits>(args, shared, ring.stage, tile, k);
       ring.advance();
       k += Traits::BLOCK_K;
     }
@@ -262,6 +291,8 @@ class WgmmaConsumer {
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       ptx::mbarrier_wait(shared_.full(ring.stage), ring.phase);
+      // What threads have copied must be seen by wgmma, which reads shared memory as TMA does.
+      if constexpr (Traits::kFed) ptx::fence_async_proxy();
       ptx::wgmma_fence();
       multiply_stage(sum, ring.stage, step > 0);
       ptx::wgmma_commit();
@@ -401,7 +432,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
   if (threadIdx.x / 32 == 1) shared.make_barriers();
   if (warpgroup == 0) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
-    if (__shfl_sync(~0u, int(threadIdx.x) / 32, 0) == 0) {
+    if (Traits::kFed || __shfl_sync(~0u, int(threadIdx.x) / 32, 0) == 0) {
       wgmma_produce<Traits>(args, map_a, map_b, shared);
     } else {
       wgmma_start<Traits>();

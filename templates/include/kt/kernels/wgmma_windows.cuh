@@ -18,7 +18,7 @@ template <class TAcc, bool BF16, bool ODD, int STRIPS, int BLOCK_N, int REGISTER
 struct WgmmaWindowStore {
   static constexpr int kColumns = 32;  // of four windows
   static constexpr int kPieces = cdiv(BLOCK_N, kColumns);
-  static constexpr int kRows = REGISTERS >= 96 ? 2 : 1, kPasses = 2 / kRows, kNumbers = STRIPS * kPasses * kPieces;
+  static constexpr int kRows = REGISTERS >= 104 ? 2 : 1, kPasses = 2 / kRows, kNumbers = STRIPS * kPasses * kPieces;
 
   template <class Target>
   __device__ __forceinline__ static void store(const Target& output, const TAcc (&sum)[STRIPS][BLOCK_N / 2], int row,
