@@ -138,18 +138,27 @@ class Cluster:
         same_rows = [rank_m + i * shape.cluster_m for i in range(shape.cluster_n)]
         same_columns = [rank_n * shape.cluster_m + i for i in range(shape.cluster_m)]
         places = Ring(TILES_AHEAD)
-        for tile, steps in enumerate((*shape.tiles, -1)):
+
+        def tell(steps: int) -> Iterator[Condition]:
             yield block.known[places.stage].over(places.phase ^ 1)
             block.tiles[places.stage] = steps
             block.told[places.stage].arrive()
             places.advance()
+
+        for tile, steps in enumerate((*shape.tiles, -1)):
+            if steps < 1:
+                yield from tell(steps)
             for step in range(steps):
+                if step == 1:
+                    yield from tell(steps)
                 yield block.empty[ring.stage].over(ring.phase ^ 1)
                 block.full[ring.stage].arrive(shape.cluster_m + shape.cluster_n)
                 for operand, share, targets in (("a", rank_n, same_rows), ("b", rank_m, same_columns)):
                     for target in targets:
                         self._copy(target, ring.stage, (operand, share), (tile, step))
                 ring.advance()
+            if steps == 1:
+                yield from tell(steps)
         if len(self.blocks) > 1:
             for _ in range(shape.stages):
                 yield block.empty[ring.stage].over(ring.phase ^ 1)

@@ -99,21 +99,30 @@ struct WgmmaShared {
   __device__ __forceinline__ unsigned known(int place) const { return told(kTilesAhead + place); }
   __device__ __forceinline__ unsigned turn(int consumer) const { return told(2 * kTilesAhead + consumer); }
 
-  // One warp; each lane makes barriers of its own, for one after the other would take as long as a load.
-  __device__ __forceinline__ void make_barriers() const {
-    constexpr int kEmpty = Traits::STAGES, kTold = 2 * Traits::STAGES, kKnown = kTold + kTilesAhead;
-    constexpr int kTurn = kKnown + kTilesAhead, kCount = kTurn + 2;
-    for (int i = int(threadIdx.x) % 32; i < kCount; i += 32) {
-      const int arrivals = i < kEmpty    ? 1
-                           : i < kTold   ? Traits::kSharers * Traits::kPeers
-                           : i < kKnown  ? 1
-                           : i < kTurn   ? 4 * Traits::CONSUMERS
-                                         : 4;
-      ptx::mbarrier_init(full(i), arrivals);
+  // Each warp but the producer makes some of the barriers, one behind the other: the address and the value of one that is
+  // made must be the warp's.
+  __device__ __forceinline__ void make_barriers(int warp) const {
+    if (threadIdx.x % 32 != 0) return;
+    if (warp == 1) make<Traits::STAGES>(full(0), 1);
+    if (warp == 2) make<Traits::STAGES>(empty(0), Traits::kSharers * Traits::kPeers);
+    if (warp == 3) {
+      make<kTilesAhead>(told(0), 1);
+      make<kTilesAhead>(known(0), 4 * Traits::CONSUMERS);
     }
+    if (Traits::PING_PONG && warp == 4) make<2>(turn(0), 4);
     ptx::mbarrier_init_fence();
   }
+
+ private:
+  template <int COUNT>
+  __device__ __forceinline__ static void make(unsigned first, int arrivals) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) ptx::mbarrier_init(first + i * ptx::kMbarrierBytes, arrivals);
+  }
 };
+
+// What is the same in all lanes, so that the compiler knows it and keeps it in a register of the warp.
+__device__ __forceinline__ int same(int value) { return int(__reduce_or_sync(~0u, unsigned(value))); }
 
 // A place in the ring of stages, and the parity of the phase that ends when the stage is full.
 template <int STAGES>
@@ -144,62 +153,77 @@ __device__ __forceinline__ void wgmma_start() {
   }
 }
 
-// One warp: tells the consumers which tiles come, asks for all of A and B that this block multiplies, or for its share
-// of what the cluster shares. All lanes walk alike, so that their registers are the warp's; the first one tells and asks.
+// One warp: asks for all of A and B that this block multiplies, or for its share of what the cluster shares, and tells the
+// consumers which tiles come. All lanes walk alike, so that their registers are the warp's; the first one asks and tells.
 template <class Traits>
-__device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const TensorMap& map_a, const TensorMap& map_b,
-                                              const WgmmaShared<Traits>& shared) {
-  constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
-  const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N), rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
-  // Blocks of the same rows share A: every CLUSTER_M-th; of the same columns B: CLUSTER_M neighbours.
-  unsigned same_rows = 0;
-#pragma unroll
-  for (int i = 0; i < CLUSTER_N; ++i) same_rows |= 1u << (i * CLUSTER_M);
-  same_rows <<= rank_m;
-  const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank_n * CLUSTER_M);
+class WgmmaProducer {
+ public:
+  static constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
 
-  const bool first_lane = threadIdx.x % 32 == 0;
-  if (first_lane) {
-    ptx::prefetch(map_a);
-    ptx::prefetch(map_b);
-  }
-  typename Traits::Walk walk(args);
-  WgmmaTile tile;
-  bool more = walk.next(tile);
-  wgmma_start<Traits>();
-  WgmmaRing<Traits::STAGES> ring;
-  WgmmaRing<kTilesAhead> places;
-  for (;; places.advance()) {
-    if (!more) tile.steps = -1;
-    ptx::mbarrier_wait(shared.known(places.stage), places.phase ^ 1);
-    if (first_lane) {
-      *shared.tile(places.stage) = tile;
-      ptx::mbarrier_arrive(shared.told(places.stage));
-    }
-    int k = tile.first_step * Traits::BLOCK_K;
+  __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const TensorMap& map_a, const TensorMap& map_b)
+      : shared_(shared), map_a_(map_a), map_b_(map_b), first_lane_(threadIdx.x % 32 == 0) {}
+
+  // A tile's first step is asked for before anybody hears of the tile: the copy takes longer than the news.
+  __device__ __forceinline__ void run(const GemmArguments& args) {
+    typename Traits::Walk walk(args);
+    WgmmaTile tile;
+    bool more = walk.next(tile);
+    wgmma_start<Traits>();
+    WgmmaRing<kTilesAhead> places;
+    for (; more; places.advance()) {
+      if (tile.steps > 0) ask(tile, 0);
+      tell(tile, places);
 #pragma unroll 1
-    for (int step = 0; step < tile.steps; ++step) {
-      ptx::mbarrier_wait(shared.empty(ring.stage), ring.phase ^ 1);
-      if (first_lane) {
-        const unsigned full = shared.full(ring.stage);
-        ptx::mbarrier_expect(full, Traits::kStageBytes);
-        Traits::A::load(map_a, shared.a(ring.stage), full, tile.m, k, tile.batch, rank_n, same_rows);
-        Traits::B::load(map_b, shared.b(ring.stage), full, tile.n, k, tile.batch, rank_m, same_columns);
-      }
-      ring.advance();
-      k += Traits::BLOCK_K;
+      for (int step = 1; step < tile.steps; ++step) ask(tile, step);
+      more = walk.next(tile);
     }
-    if (!more) break;
-    more = walk.next(tile);
+    tile.steps = -1;
+    tell(tile, places);
+    if constexpr (CLUSTER_M * CLUSTER_N > 1) wait_for_signals();
   }
-  if constexpr (CLUSTER_M * CLUSTER_N > 1) {
-    // Other blocks still signal this one's barriers: it must not end before.
+
+ private:
+  // For one step of a tile, once the next place of the ring is free.
+  __device__ __forceinline__ void ask(const WgmmaTile& tile, int step) {
+    // Blocks of the same rows share A: every CLUSTER_M-th; of the same columns B: CLUSTER_M neighbours.
+    const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N), rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
+    unsigned same_rows = 0;
+#pragma unroll
+    for (int i = 0; i < CLUSTER_N; ++i) same_rows |= 1u << (i * CLUSTER_M);
+    same_rows <<= rank_m;
+    const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank_n * CLUSTER_M);
+    const int k = (tile.first_step + step) * Traits::BLOCK_K, m = same(tile.m), n = same(tile.n), batch = same(tile.batch);
+    ptx::mbarrier_wait(shared_.empty(ring_.stage), ring_.phase ^ 1);
+    if (first_lane_) {
+      const unsigned full = shared_.full(ring_.stage);
+      ptx::mbarrier_expect(full, Traits::kStageBytes);
+      Traits::A::load(map_a_, shared_.a(ring_.stage), full, m, k, batch, rank_n, same_rows);
+      Traits::B::load(map_b_, shared_.b(ring_.stage), full, n, k, batch, rank_m, same_columns);
+    }
+    ring_.advance();
+  }
+
+  __device__ __forceinline__ void tell(const WgmmaTile& tile, const WgmmaRing<kTilesAhead>& places) const {
+    ptx::mbarrier_wait(shared_.known(places.stage), places.phase ^ 1);
+    if (!first_lane_) return;
+    *shared_.tile(places.stage) = tile;
+    ptx::mbarrier_arrive(shared_.told(places.stage));
+  }
+
+  // Other blocks still signal this one's barriers: it must not end before.
+  __device__ __forceinline__ void wait_for_signals() {
     for (int stage = 0; stage < Traits::STAGES; ++stage) {
-      ptx::mbarrier_wait(shared.empty(ring.stage), ring.phase ^ 1);
-      ring.advance();
+      ptx::mbarrier_wait(shared_.empty(ring_.stage), ring_.phase ^ 1);
+      ring_.advance();
     }
   }
-}
+
+  WgmmaShared<Traits> shared_;
+  const TensorMap& map_a_;
+  const TensorMap& map_b_;
+  bool first_lane_;
+  WgmmaRing<Traits::STAGES> ring_;
+};
 
 // One warpgroup: multiplies, and writes C.
 template <class Traits>
@@ -242,9 +266,6 @@ class WgmmaConsumer {
   }
 
  private:
-  // What is the same in all lanes, so that the compiler knows it and keeps it in registers of the warp.
-  __device__ __forceinline__ static int same(int value) { return int(__reduce_or_sync(~0u, unsigned(value))); }
-
   // The warp has read what it was told of a tile.
   __device__ __forceinline__ void know(int place) const {
     __syncwarp();
@@ -327,11 +348,10 @@ class WgmmaConsumer {
                                           int first_block) const {
 #pragma unroll 1
     for (int block = first_block; block < int(blockIdx.x); block += Traits::CLUSTER_M * Traits::CLUSTER_N) {
-      if (threadIdx.x % 32 == 0) {
-        while (ptx::load_acquire(flag(args, block)) == 0u) {
-        }
+      // All lanes ask. If one did, the compiler would take the loop over tiles for one in which lanes part, and keep what
+      // wgmma and TMA want in registers of the warp in those of each lane.
+      while (ptx::load_acquire(flag(args, block)) == 0u) {
       }
-      __syncwarp();
 #pragma unroll
       for (int i = 0; i < Traits::kTilesM; ++i) Strips::add(parked(args, block, i), sum[i]);
     }
@@ -385,21 +405,26 @@ template <class Traits>
 __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const TensorMap& map_a, const TensorMap& map_b,
                                            const TensorMap& map_c) {
   extern __shared__ unsigned char shared_bytes[];
-  const unsigned start = ptx::shared_address(shared_bytes);
-  const WgmmaShared<Traits> shared{(start + 1023) / 1024 * 1024};
+  const WgmmaShared<Traits> shared{(ptx::shared_address(shared_bytes) + 1023) / 1024 * 1024};
   // The same in every lane: what follows from it need not be computed by each.
-  const int warpgroup = __shfl_sync(~0u, int(threadIdx.x) / kWarpgroup, 0);
-  if (threadIdx.x / 32 == 1) shared.make_barriers();
-  if (warpgroup == 0) {
+  const int warp = int(__reduce_or_sync(~0u, threadIdx.x / 32));
+  if (warp == 0) {
+    ptx::prefetch(map_a);
+    ptx::prefetch(map_b);
+  } else {
+    shared.make_barriers(warp);
+  }
+  if (warp < 4) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
-    if (__shfl_sync(~0u, int(threadIdx.x) / 32, 0) == 0) {
-      wgmma_produce<Traits>(args, map_a, map_b, shared);
+    if (warp == 0) {
+      WgmmaProducer<Traits>(shared, map_a, map_b).run(args);
     } else {
+      if (Traits::STORE == 16 && warp == 1) ptx::prefetch(map_c);
       wgmma_start<Traits>();
     }
   } else {
     if constexpr (Traits::kMoveRegisters) ptx::take_registers<Traits::kConsumerRegisters>();
-    WgmmaConsumer<Traits>(shared, warpgroup - 1).run(args, map_c);
+    WgmmaConsumer<Traits>(shared, warp / 4 - 1).run(args, map_c);
   }
 }
 
