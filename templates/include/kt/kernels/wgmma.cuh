@@ -327,7 +327,9 @@ class WgmmaConsumer {
     }
   }
 
+  // The fence keeps it a branch, which costs nothing where there are steps: choosing each sum would take as long as a step.
   __device__ __forceinline__ static void clear(TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2]) {
+    compiler_fence();
 #pragma unroll
     for (int i = 0; i < Traits::kTilesM; ++i)
 #pragma unroll
