@@ -253,8 +253,11 @@ class WgmmaConsumer {
   using TOut = typename Traits::TOut;
   using Strips = typename Traits::Strips;
 
-  __device__ __forceinline__ WgmmaConsumer(const WgmmaShared<Traits>& shared, int consumer)
-      : shared_(shared), consumer_(consumer), warp_(__shfl_sync(~0u, int(threadIdx.x) / 32 % 4, 0)) {}
+  // What is computed of doubles is computed before there is anything to wait for.
+  __device__ __forceinline__ WgmmaConsumer(const GemmArguments& args, const WgmmaShared<Traits>& shared, int consumer)
+      : shared_(shared), consumer_(consumer), warp_(__shfl_sync(~0u, int(threadIdx.x) / 32 % 4, 0)),
+        by_tma_(ptx::computed_here(int(args.beta == 0 && args.split_k == 1))),
+        alpha_(ptx::computed_here(TAcc(args.alpha))) {}
 
   __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c) {
     wgmma_start<Traits>();
@@ -415,10 +418,10 @@ class WgmmaConsumer {
                                         const TAcc (&sum)[Traits::kTilesM][SUMS], const WgmmaTile& tile) const {
     const int place = consumer_ * 4 + warp_, row = tile.m + first_row();
     if constexpr (Traits::STORE == 16) {
-      if (args.beta == 0 && args.split_k == 1) {
+      if (by_tma_) {
 #pragma unroll
         for (int i = 0; i < Traits::kTilesM; ++i) {
-          Traits::TmaStore::store(args, map_c, shared_.staging(place), sum[i], row + 64 * i, tile.n, tile.batch);
+          Traits::TmaStore::store(args, map_c, shared_.staging(place), sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
         }
         return;
       }
@@ -441,7 +444,9 @@ class WgmmaConsumer {
 
   WgmmaShared<Traits> shared_;
   int consumer_;
-  int warp_;  // of the consumer
+  int warp_;    // of the consumer
+  int by_tma_;  // C is written by TMA, if its rows allow it
+  TAcc alpha_;
 };
 
 template <class Traits>
@@ -467,7 +472,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
     }
   } else {
     if constexpr (Traits::kMoveRegisters) ptx::take_registers<Traits::kConsumerRegisters>();
-    WgmmaConsumer<Traits>(shared, warp / 4 - 1).run(args, map_c);
+    WgmmaConsumer<Traits>(args, shared, warp / 4 - 1).run(args, map_c);
   }
 }
 
