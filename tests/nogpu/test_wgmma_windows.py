@@ -17,7 +17,7 @@ class Row:
 
     def __init__(self, block_n: int, width: int, shift: int) -> None:
         self.end, self.shift = min(block_n, width), shift
-        self.pieces = -(-block_n // 32)
+        self.columns = 64 if block_n % 64 == 0 else 32  # of a piece
         self.block_n = block_n
         words = shift // 2
         self.part = [(lane + words) & 3 for lane in LANES]
@@ -34,20 +34,21 @@ class Row:
 
     def write(self) -> npt.NDArray[np.int64]:
         """What lies in memory from the row's first column on."""
-        for number in range(self.pieces):
-            piece = 32 * number
-            words = [[self.word(piece + 8 * j + 2 * lane) for j in range(4)] for lane in LANES]
-            self.write_windows(piece, self.transposed(self.shifted(words)))
-            if piece == 0:
-                self.write_ends(words, piece, 0)
-            for j in range(4):
-                if piece + 8 * j + 14 >= self.end and piece + j > 0:
-                    self.write_ends(words, piece, j)
+        for piece in range(0, self.block_n, self.columns):
+            each = range(self.columns // 8)
+            words = [[self.word(piece + 8 * j + 2 * lane) for j in each] for lane in LANES]
+            windows = self.shifted(words)
+            for j in each[::4]:
+                self.write_windows(piece + 8 * j, self.transposed([of_lane[j : j + 4] for of_lane in windows]))
+            if piece == 0 or piece + self.columns + 6 >= self.end:
+                for j in each:
+                    if piece + j == 0 or piece + 8 * j + 14 >= self.end:
+                        self.write_ends(words, piece, j)
         return self.memory
 
     def shifted(self, words: list[Words]) -> list[Words]:
-        windows: list[Words] = [[(0, 0)] * 4 for _ in LANES]
-        for j in range(4):
+        windows: list[Words] = [[(0, 0)] * len(words[0]) for _ in LANES]
+        for j in range(len(words[0])):
             turned = [words[self.turn[lane]][j] for lane in LANES]
             for lane in LANES:
                 low = self.before[lane] if self.late[lane] else words[lane][j]

@@ -16,9 +16,9 @@ namespace kt {
 // STRIPS strips, 64 rows apart. ODD: shifts may be odd. A lane's two rows pass together if there are REGISTERS for both.
 template <class TAcc, bool BF16, bool ODD, int STRIPS, int BLOCK_N, int REGISTERS>
 struct WgmmaWindowStore {
-  static constexpr int kColumns = 32;  // of four windows
-  static constexpr int kPieces = cdiv(BLOCK_N, kColumns);
-  static constexpr int kRows = REGISTERS >= 104 ? 2 : 1, kPasses = 2 / kRows, kNumbers = STRIPS * kPasses * kPieces;
+  static constexpr int kColumns = BLOCK_N % 64 == 0 ? 64 : 32;  // of a piece: what is independent hides what is slow
+  static constexpr int kWords = kColumns / 8, kPieces = cdiv(BLOCK_N, kColumns);
+  static constexpr int kRows = REGISTERS >= 96 ? 2 : 1, kPasses = 2 / kRows * STRIPS;
 
   template <class Target>
   __device__ __forceinline__ static void store(const Target& output, const TAcc (&sum)[STRIPS][BLOCK_N / 2], int row,
@@ -26,39 +26,11 @@ struct WgmmaWindowStore {
     static_assert(sizeof(typename Target::Element) == 2, "two results in a word");
     const int end = min_of(BLOCK_N, output.n - column);
     if (end <= 0) return;
-    using TOut = typename Target::Element;
     const Lane lane(output.at(row + lane_here() / 4, column), end);
-    TOut* targets[kRows];
-    bool inside[kRows];
-    unsigned before[kRows] = {}, turned_before[kRows] = {};
 #pragma unroll 1
-    for (int number = 0; number < kNumbers; ++number) {
-      const int pass = number / kPieces, piece = number % kPieces * kColumns;
-      unsigned words[kRows][4] = {};
-      choose(words, sum, number, output.alpha);
-#pragma unroll
-      for (int half = 0; half < kRows; ++half) {
-        if (piece == 0) {
-          const int own_row = row + pass / kPasses * 64 + lane.number / 4 + 8 * (pass % kPasses * kRows + half);
-          targets[half] = output.at(own_row, column);
-          inside[half] = own_row < output.m;
-        }
-        unsigned windows[4];
-        lane.shift_words(words[half], before[half], turned_before[half], windows);
-        lane.transpose(windows);
-        const int first = 8 * lane.part - lane.shift;  // column of this lane's window
-        if (inside[half] && piece + first >= 0 && piece + first + 8 <= end) write_window(targets[half] + first, windows);
-        // Ends lie in the first 8 columns and in the last 7.
-        if (piece == 0 || piece + kColumns + 6 >= end) {
-          if (piece == 0) lane.write_ends(targets[half], inside[half], words[half][0], 0, 0);
-#pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            if (piece + 8 * j + 14 < end || piece + j == 0) continue;
-            lane.write_ends(targets[half], inside[half], words[half][j], piece, 8 * j);
-          }
-        }
-        targets[half] += kColumns;
-      }
+    for (int pass = 0; pass < kPasses; ++pass) {
+      const int first_row = row + pass * kRows / 2 * 64 + pass * kRows % 2 * 8 + lane.number / 4;
+      store_rows(output, lane, sum, pass, first_row, column);
     }
   }
 
@@ -83,11 +55,11 @@ struct WgmmaWindowStore {
       selector = shift % 2 == 0 ? 0x7654 : 0x5432;
     }
 
-    // This lane's words of four windows. `before` and `turned_before` are what it leaves for the next four.
-    __device__ __forceinline__ void shift_words(const unsigned (&words)[4], unsigned& before, unsigned& turned_before,
-                                                unsigned (&windows)[4]) const {
+    // This lane's words of the piece's windows. `before` and `turned_before` are what it leaves for the next piece.
+    __device__ __forceinline__ void shift_words(const unsigned (&words)[kWords], unsigned& before, unsigned& turned_before,
+                                                unsigned (&windows)[kWords]) const {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
+      for (int j = 0; j < kWords; ++j) {
         windows[j] = late ? before : words[j];
         before = words[j];
         if constexpr (ODD) {
@@ -99,7 +71,7 @@ struct WgmmaWindowStore {
     }
 
     // From the same word of four windows to the four words of one: lanes change pairs of windows, then of words.
-    __device__ __forceinline__ void transpose(unsigned (&windows)[4]) const {
+    __device__ __forceinline__ void transpose(unsigned* windows) const {
       const bool second = part % 2 != 0, last = part / 2 != 0;
       unsigned low[2], high[2];
 #pragma unroll
@@ -130,37 +102,78 @@ struct WgmmaWindowStore {
     }
   };
 
-  // The words of piece `number`. What is unrolled is this choice only: it compiles quickly.
-  __device__ __forceinline__ static void choose(unsigned (&words)[kRows][4], const TAcc (&sum)[STRIPS][BLOCK_N / 2],
+  // The rows `row` and `row` + 8, or the first of these, from left to right.
+  template <class Target>
+  __device__ __forceinline__ static void store_rows(const Target& output, const Lane& lane,
+                                                    const TAcc (&sum)[STRIPS][BLOCK_N / 2], int pass, int row, int column) {
+    auto* target = output.at(row, column);
+    const long long next = 8 * output.pitch;
+    const bool inside[2] = {row < output.m, row + 8 < output.m};
+    unsigned before[kRows] = {}, turned_before[kRows] = {};
+#pragma unroll 1
+    for (int number = 0; number < kPieces; ++number) {
+      const int piece = number * kColumns;
+      unsigned words[kRows][kWords] = {};
+      choose(words, sum, pass * kPieces + number, output.alpha);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        unsigned windows[kWords];
+        lane.shift_words(words[i], before[i], turned_before[i], windows);
+#pragma unroll
+        for (int j = 0; j < kWords; j += 4) {
+          lane.transpose(windows + j);
+          const int first = 8 * (j + lane.part) - lane.shift;  // column of this lane's window
+          if (inside[i] && piece + first >= 0 && piece + first + 8 <= lane.end) {
+            write_window(target + i * next + first, windows + j);
+          }
+        }
+      }
+      // Ends lie in the first 8 columns and in the last 7.
+      if (piece == 0 || piece + kColumns + 6 >= lane.end) {
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+          for (int j = 0; j < kWords; ++j) {
+            if (piece + j > 0 && piece + 8 * j + 14 < lane.end) continue;
+            lane.write_ends(target + i * next, inside[i], words[i][j], piece, 8 * j);
+          }
+        }
+      }
+      target += kColumns;
+    }
+  }
+
+  // The words of piece `number`, counted over all passes. What is unrolled is this choice only: it compiles quickly.
+  __device__ __forceinline__ static void choose(unsigned (&words)[kRows][kWords], const TAcc (&sum)[STRIPS][BLOCK_N / 2],
                                                 int number, TAcc alpha) {
-    constexpr int kAtOnce = 4;
+    constexpr int kAtOnce = 4, kNumbers = kPasses * kPieces;
 #pragma unroll
     for (int first = 0; first < kNumbers; first += kAtOnce) {
       if (number / kAtOnce != first / kAtOnce) continue;
 #pragma unroll
       for (int i = first; i < min_of(first + kAtOnce, kNumbers); ++i) {
-        const int pass = i / kPieces;
-        if (i == number) pack(words, sum[pass / kPasses], i % kPieces * kColumns, pass % kPasses * kRows, alpha);
+        const int row = i / kPieces * kRows;  // of all rows of a lane
+        if (i == number) pack(words, sum[row / 2], i % kPieces * kColumns, row % 2, alpha);
       }
     }
   }
 
-  __device__ __forceinline__ static void pack(unsigned (&words)[kRows][4], const TAcc* sum, int piece, int first_half,
+  __device__ __forceinline__ static void pack(unsigned (&words)[kRows][kWords], const TAcc* sum, int piece, int first_half,
                                               TAcc alpha) {
     asm volatile("" : "+f"(alpha));  // else all pieces would be packed before the loop, in registers that are not there
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
+    for (int j = 0; j < kWords; ++j) {
 #pragma unroll
-      for (int half = 0; half < kRows; ++half) {
+      for (int i = 0; i < kRows; ++i) {
         if (piece + 8 * j >= BLOCK_N) continue;
-        const TAcc* const pair = sum + (piece / 2 + 4 * j + 2 * (first_half + half));
-        words[half][j] = pack_pair<BF16>(alpha * pair[0], alpha * pair[1]);
+        const TAcc* const pair = sum + (piece / 2 + 4 * j + 2 * (first_half + i));
+        words[i][j] = pack_pair<BF16>(alpha * pair[0], alpha * pair[1]);
       }
     }
   }
 
   template <class TOut>
-  __device__ __forceinline__ static void write_window(TOut* target, const unsigned (&words)[4]) {
+  __device__ __forceinline__ static void write_window(TOut* target, const unsigned* words) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};\n" ::"l"(target), "r"(words[0]), "r"(words[1]), "r"(words[2]),
                  "r"(words[3])
                  : "memory");
