@@ -73,9 +73,10 @@ struct WgmmaTraits {
   using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, kColumns, kStoreRowBytes, kStoreSlots>;
   using RowStore = WgmmaRowStore<TAcc, kTilesM, kColumns, kStagedBytes / kStripRows / int(sizeof(TAcc)),
                                  kConsumerRegisters - kSums>;
-  // Rows of C that begin anywhere, of 16-bit results.
-  static constexpr bool kWindows = STORE < 16 && sizeof(TOut) == 2;
-  using WindowStore = WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, kColumns, kConsumerRegisters - kSums>;
+  // Rows of C that begin anywhere, if beta = 0.
+  using WindowStore = typename Select<sizeof(TOut) == 2,
+                                      WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, kColumns, kConsumerRegisters - kSums>,
+                                      WgmmaPairStore<TAcc, (STORE < 8), kTilesM, kColumns>>::type;
   using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
   using Exchange = WgmmaExchange<TAcc, kTilesM, 4 * CONSUMERS, BLOCK_N, CLUSTER_K>;
   using Space = Space_;
@@ -472,7 +473,7 @@ class WgmmaConsumer {
     }
     TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
     const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
-    if constexpr (Traits::kWindows) {
+    if constexpr (Traits::STORE < 16) {
       if (by_tma_) {
         Traits::WindowStore::store(to_c, sum, row, tile.n);
         return;

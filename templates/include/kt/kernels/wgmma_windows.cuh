@@ -160,7 +160,7 @@ struct WgmmaWindowStore {
 
   __device__ __forceinline__ static void pack(unsigned (&words)[kRows][kWords], const TAcc* sum, int piece, int first_half,
                                               TAcc alpha) {
-    asm volatile("" : "+f"(alpha));  // else all pieces would be packed before the loop, in registers that are not there
+    alpha = ptx::computed_here(alpha);  // else all pieces would be packed before the loop, in registers that are not there
 #pragma unroll
     for (int j = 0; j < kWords; ++j) {
 #pragma unroll
