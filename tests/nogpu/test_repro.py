@@ -56,17 +56,17 @@ def files(best: BestConfig, device: Any = H200) -> dict[str, str]:
 PROGRAMS = [
     ("simt", Problem(300, 200, 100)),
     ("simt", Problem(31, 33, 35, "int8", "nt", alpha=2, beta=-1)),
-    ("mma", Problem(64, 64, 64, "fp64", "tt", batch=3, ldc=70)),
+    pytest.param("mma", Problem(64, 64, 64, "fp64", "tt", batch=3, ldc=70), marks=pytest.mark.slow),
     ("mma", Problem(100, 77, 33, "fp16", "tn", alpha=1.5, beta=0.5, accumulator="fp16", base_alignment=2)),
-    ("mma", Problem(128, 128, 0, "tf32", "nn", out_dtype="fp32")),
+    pytest.param("mma", Problem(128, 128, 0, "tf32", "nn", out_dtype="fp32"), marks=pytest.mark.slow),
     ("wgmma", Problem(512, 512, 512, "bf16", "nt", out_dtype="fp32", batch=2)),
     ("wgmma", Problem(256, 256, 256, "fp8_e4m3", "nt")),
-    ("wgmma", Problem(256, 256, 256, "fp8_e5m2", "nt", out_dtype="fp16")),
+    pytest.param("wgmma", Problem(256, 256, 256, "fp8_e5m2", "nt", out_dtype="fp16"), marks=pytest.mark.slow),
 ]
 
 
 @needs_nvcc
-@pytest.mark.parametrize(("family", "problem"), PROGRAMS, ids=[f"{f} {p.label}" for f, p in PROGRAMS])
+@pytest.mark.parametrize(("family", "problem"), PROGRAMS, ids=str)
 def test_the_program_compiles_without_a_warning(family: str, problem: Problem, winner: Make, tmp_path: Path) -> None:
     """By its own Makefile, with all warnings as errors, for the GPU that it was tuned on."""
     for name, text in files(winner(family, problem)).items():
