@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from kt.devices.local import local_device
-from kt.export.contents import contents
+from kt.export.collect import collect
 from kt.export.json_table import read_table
 from kt.export.kernel_header import kernel_header
 from kt.export.runnable import launches_of
@@ -60,7 +60,7 @@ class Bench:
         spaces = {space.family: space for space in builtin_spaces()}
         self.device = local_device()
         self.seconds = seconds
-        self.contents = contents(winners, spaces)
+        self.contents = collect(winners, spaces)
         pool = CompilePool(0, CubinCache(Path(tempfile.mkdtemp())), 120.0)
         jobs = []
         for kernel in self.contents.kernels.kernels:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kt.cache.records import BestConfig
-from kt.export.contents import Contents, Search, contents
+from kt.export.collect import collect
+from kt.export.contents import Contents, Search
 from kt.export.device_code import Group, Piece, grouped, kernels_as_templates, piece, tidy
 from kt.export.expected_time import LAUNCH_PS, LONGEST_PS
 from kt.export.header import check_namespace, table_context, table_devices, template
@@ -58,7 +59,7 @@ def render_kernel_header(
         InputError: a winner's family is not there, or cannot be exported; the namespace cannot be used.
     """
     given = [best for best in winners if predicted or not best.measurement.predicted]
-    return kernel_header(contents(given, spaces, searches), template_dirs=template_dirs, namespace=namespace)
+    return kernel_header(collect(given, spaces, searches), template_dirs=template_dirs, namespace=namespace)
 
 
 def kernel_header(listed: Contents, *, template_dirs: Sequence[Path] = (), namespace: str = "kt") -> str:

@@ -12,7 +12,8 @@ import pytest
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.catalog import modelled
 from kt.devices.device import Device
-from kt.export.contents import Contents, contents
+from kt.export.collect import collect
+from kt.export.contents import Contents
 from kt.export.dispatch import pick
 from kt.export.kernel_header import render_kernel_header
 from kt.problems import LAYOUTS, Problem
@@ -217,7 +218,7 @@ def planner(folder: Path) -> Path:
 def test_plans_are_those_of_python(planner: Path) -> None:
     """Configuration, launches, tensor maps and workspace of every problem, at, beside and far from tuned shapes."""
     listed = winners()
-    known = contents(listed, SPACES)
+    known = collect(listed, SPACES)
     asked = list(problems(listed))
     text = "\n".join([described(H200), *map(question, asked)])
     done = subprocess.run([str(planner)], input=text, capture_output=True, text=True, timeout=60)
