@@ -127,21 +127,21 @@ class _Standard:
 
     def _kernel(self, config: Config, layout: str) -> Kernel:
         problem = self._result.winners[self._entries[0]].key.problem
-        rows = [DTYPES[problem.dtype].bytes, DTYPES[problem.dtype].bytes, OUTPUT_BYTES[problem.out_dtype]]
+        of_inputs, of_output = DTYPES[problem.dtype].bytes, OUTPUT_BYTES[problem.out_dtype]
         if not self._any_rows:
-            rows = [MAX_ALIGNMENT] * 3
+            of_inputs = of_output = MAX_ALIGNMENT
         dtype, accumulator, output, epilogue = formats_of(problem)
-        signature = Signature(dtype, accumulator, output, layout, epilogue, *rows)
+        signature = Signature(dtype, accumulator, output, layout, epilogue, of_inputs, of_inputs, of_output)
         return on_device(self._space(config), config, signature, self._device.compute_capability)
 
     def _problems(self, layout: str) -> Iterator[Problem]:
         """The sizes of the tuned shapes in a layout; dense, as any rows."""
         for index in self._entries:
             problem = self._result.winners[index].key.problem
-            sizes = (problem.m, problem.n, problem.k)
-            if not self._any_rows:
-                sizes = tuple(-(-size // MAX_ALIGNMENT) * MAX_ALIGNMENT for size in sizes)  # type: ignore[assignment]
-            yield Problem(*sizes, problem.dtype, layout, accumulator=problem.accumulator, out_dtype=problem.out_dtype)
+            whole = 1 if self._any_rows else MAX_ALIGNMENT
+            m, n, k = (-(-size // whole) * whole for size in (problem.m, problem.n, problem.k))
+            formats = {"accumulator": problem.accumulator, "out_dtype": problem.out_dtype}
+            yield Problem(m, n, k, problem.dtype, layout, **formats)
 
     def _runtimes(self, config: Config) -> list[Runtime]:
         """The default's run-time choices, with several slices of k."""
