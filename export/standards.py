@@ -140,8 +140,8 @@ class _Standard:
             problem = self._result.winners[index].key.problem
             whole = 1 if self._any_rows else MAX_ALIGNMENT
             m, n, k = (-(-size // whole) * whole for size in (problem.m, problem.n, problem.k))
-            formats = {"accumulator": problem.accumulator, "out_dtype": problem.out_dtype}
-            yield Problem(m, n, k, problem.dtype, layout, **formats)
+            summed, output = problem.accumulator, problem.out_dtype
+            yield Problem(m, n, k, problem.dtype, layout, accumulator=summed, out_dtype=output)
 
     def _runtimes(self, config: Config) -> list[Runtime]:
         """The default's run-time choices, with several slices of k."""
