@@ -304,3 +304,14 @@ def test_what_was_measured_elsewhere_counts() -> None:
     assert picked() != 0
     assert picked((own.key, {fast.config: Measurement("ok", 500.0, samples=5)})) == 0
     assert picked((own.key, {fast.config: Measurement("ok", 500.0, samples=1)})) != 0
+
+
+@needs_nvcc
+@pytest.mark.parametrize("page", ["README.md", "docs/header.md"])
+def test_the_documented_programs_compile(page: str, tmp_path: Path) -> None:
+    """What the README and docs/header.md show is built against a header."""
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    source = text.split("```cuda\n")[1].split("```")[0]
+    (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[7:8], SPACES))
+    (tmp_path / "main.cu").write_text("#include <cstdlib>\n" + source)
+    nvcc(tmp_path, "-arch=sm_75", "-c", "main.cu")
