@@ -42,7 +42,7 @@ LEAST_PART = 0.3  # of a measured time that is taken to be work, whatever launch
 LONGEST_PS = 4e18
 
 # A family that does not say how large its tiles are is compared as if these were they.
-_USUAL = {"tile_m": "128", "tile_n": "128", "tile_k": "32", "split_k": "1", "stream_k": "0"}
+_USUAL = {"tile_m": "128", "tile_n": "128", "tile_k": "32", "split_k": "1", "stream_k": "0", "cluster_k": "1"}
 COST_NAMES = ("kt_units", "kt_depth", "kt_work", "kt_launches", "kt_workspace")
 
 
@@ -83,11 +83,12 @@ class Point:
 def cost_rules(space: SearchSpace) -> dict[str, Expression]:
     """The derived quantities of a space, and what `Costs` has: the header prints the same."""
     known = {*space.parameters, *space.runtime, *space.derived}
-    tile_m, tile_n, tile_k, split_k, stream_k = (name if name in known else _USUAL[name] for name in _USUAL)
+    tile_m, tile_n, tile_k, split_k, stream_k, cluster_k = (name if name in known else _USUAL[name] for name in _USUAL)
     launches = " + ".join(f"(1 if ({rule.when.text}) else 0)" for rule in space.launches)
+    slices = split_k if cluster_k == "1" else f"({split_k} * {cluster_k})"
     texts = {
-        "kt_units": f"cdiv(m, {tile_m}) * cdiv(n, {tile_n}) * batch * {split_k}",
-        "kt_depth": f"cdiv(cdiv(k, {tile_k}), {split_k}) * {tile_k} + {EXTRA_DEPTH}",
+        "kt_units": f"cdiv(m, {tile_m}) * cdiv(n, {tile_n}) * batch * {slices}",
+        "kt_depth": f"cdiv(cdiv(k, {tile_k}), {slices}) * {tile_k} + {EXTRA_DEPTH}",
         "kt_work": f"cdiv(kt_units * kt_depth, device.sm_count) if {stream_k} == 1 else "
         "cdiv(kt_units, device.sm_count) * kt_depth",
         "kt_launches": launches,

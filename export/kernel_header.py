@@ -36,6 +36,7 @@ class _Emitted:
     code: str
     lines: tuple[str, ...]
     costs: tuple[str, ...]
+    condition: str
 
 
 def render_kernel_header(
@@ -154,17 +155,30 @@ class _Writer:
         kernel = self._kernels.kernels[index]
         where = kernel.space.source or kernel.space.family
         code = tidy(kernels_as_templates(self._pieces[index].code, _condition(kernel), where))
-        return _Emitted(_kernel_name(index), _about(kernel), code, of_launches.lines, of_launches.costs)
+        return _Emitted(
+            _kernel_name(index),
+            _about(kernel),
+            code,
+            of_launches.lines,
+            of_launches.costs,
+            self._reads(self._group_of(index)),
+        )
 
     def _group(self, number: int, emitted: Sequence[_Emitted]) -> dict[str, Any]:
         group: Group = self._groups[number]
         return {
             "name": _group_name(number),
+            "condition": self._reads(number),
             "prologue": group.prologue,
             "headers": "\n".join(map(self._header, group.headers)),
             "kernels": [emitted[index] for index in group.members],
             "macros": group.macros,
         }
+
+    def _reads(self, number: int) -> str:
+        """When a compiler reads a group at all: its headers may use what older GPUs do not have."""
+        least = min(self._kernels.kernels[index].least for index in self._groups[number].members)
+        return f"!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= {least * 10}"
 
     def _variant(self, index: int) -> str:
         variant = self._kernels.variants[index]
