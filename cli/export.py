@@ -205,7 +205,7 @@ def _header(
     folders: tuple[Path, ...],
     elsewhere: Sequence[Search],
 ) -> str:
-    from kt.export.contents import contents
+    from kt.export.collect import collect
     from kt.export.kernel_header import kernel_header
 
-    return kernel_header(contents(bests, spaces, elsewhere), template_dirs=folders, namespace=namespace)
+    return kernel_header(collect(bests, spaces, elsewhere), template_dirs=folders, namespace=namespace)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kt.cache.records import BestConfig
-from kt.export.contents import Contents, Search, contents
+from kt.export.collect import collect
+from kt.export.contents import Contents, Search
 from kt.export.device_code import Group, Piece, grouped, kernels_as_templates, piece, tidy
 from kt.export.expected_time import LAUNCH_PS, LONGEST_PS
 from kt.export.header import check_namespace, table_context, table_devices, template
@@ -35,6 +36,7 @@ class _Emitted:
     code: str
     lines: tuple[str, ...]
     costs: tuple[str, ...]
+    condition: str
 
 
 def render_kernel_header(
@@ -58,7 +60,7 @@ def render_kernel_header(
         InputError: a winner's family is not there, or cannot be exported; the namespace cannot be used.
     """
     given = [best for best in winners if predicted or not best.measurement.predicted]
-    return kernel_header(contents(given, spaces, searches), template_dirs=template_dirs, namespace=namespace)
+    return kernel_header(collect(given, spaces, searches), template_dirs=template_dirs, namespace=namespace)
 
 
 def kernel_header(listed: Contents, *, template_dirs: Sequence[Path] = (), namespace: str = "kt") -> str:
@@ -153,17 +155,30 @@ class _Writer:
         kernel = self._kernels.kernels[index]
         where = kernel.space.source or kernel.space.family
         code = tidy(kernels_as_templates(self._pieces[index].code, _condition(kernel), where))
-        return _Emitted(_kernel_name(index), _about(kernel), code, of_launches.lines, of_launches.costs)
+        return _Emitted(
+            _kernel_name(index),
+            _about(kernel),
+            code,
+            of_launches.lines,
+            of_launches.costs,
+            self._reads(self._group_of(index)),
+        )
 
     def _group(self, number: int, emitted: Sequence[_Emitted]) -> dict[str, Any]:
         group: Group = self._groups[number]
         return {
             "name": _group_name(number),
+            "condition": self._reads(number),
             "prologue": group.prologue,
             "headers": "\n".join(map(self._header, group.headers)),
             "kernels": [emitted[index] for index in group.members],
             "macros": group.macros,
         }
+
+    def _reads(self, number: int) -> str:
+        """When a compiler reads a group at all: its headers may use what older GPUs do not have."""
+        least = min(self._kernels.kernels[index].least for index in self._groups[number].members)
+        return f"!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= {least * 10}"
 
     def _variant(self, index: int) -> str:
         variant = self._kernels.variants[index]

@@ -6,6 +6,7 @@ it computes what `kt.search_spaces.launch.resolve` computes, or says that the ke
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ GPU_FIGURES = {
     "l2_bytes": "cudaDevAttrL2CacheSize",
     "compute_capability": "",  # made of two attributes
 }
+_WORD = re.compile(r"\w+")
 # Names of the header that a function for a kernel uses; variables of a space must not hide them.
 _TAKEN = frozenset(
     ("beta", "cdiv", "choice", "choose", "fails", "gpu", "holds", "least", "most", "number", "out", "power", "sizes")
@@ -75,13 +77,13 @@ class _Writer:
 
     def launcher(self) -> Launcher:
         body = [*self._checks(), *self._workspace(), *self._launches()]
-        lines = (*self._terms.definitions(), *body, "return true;")
+        lines = (*self._terms.definitions(body), *body, "return true;")
         return Launcher(lines, self._count, self._maps, tuple(self._cost_lines()))
 
     def _cost_lines(self) -> Iterator[str]:
-        costs = ", ".join(self._costs[name].as_int for name in COST_NAMES)
-        yield from self._costs.definitions()
-        yield f"return {{{costs}}};"
+        result = f"return {{{', '.join(self._costs[name].as_int for name in COST_NAMES)}}};"
+        yield from self._costs.definitions([result])
+        yield result
 
     def _checks(self) -> Iterator[str]:
         for constraint in self._space.constraints:
@@ -147,16 +149,22 @@ class _Terms(Mapping[str, Term]):
         self._sources |= {name: f"choice.{name}" for name in kernel.space.runtime}
         self._sources |= {f"device.{name}": f"gpu.{name}" for name in GPU_FIGURES}
         self._variables: dict[str, str] = {}
-        self._beta = False
 
     def of(self, expression: Expression) -> Term:
         return printed(expression, self, self._where)
 
-    def definitions(self) -> Iterator[str]:
-        """The variables that were asked for, in an order in which each can be computed."""
+    def definitions(self, body: Iterable[str]) -> Iterator[str]:
+        """The variables that `body` uses, in an order in which each can be computed.
+
+        What was asked for may have turned out not to matter, as a factor of what is 0.
+        """
+        used = set(_WORD.findall(" ".join(body)))
+        for name, text in reversed(self._variables.items()):
+            if name in used:
+                used |= set(_WORD.findall(text))
         real = "const double beta = sizes.beta == Use::zero ? 0 : sizes.beta == Use::one ? 1 : 2;"
-        yield from (real,) if self._beta else ()
-        yield from (f"const Int {name} = {text};" for name, text in self._variables.items())
+        yield from (real,) if "beta" in used else ()
+        yield from (f"const Int {name} = {text};" for name, text in self._variables.items() if name in used)
 
     def __getitem__(self, name: str) -> Term:
         if name not in self._terms:
@@ -171,7 +179,6 @@ class _Terms(Mapping[str, Term]):
 
     def _found(self, name: str) -> Term:
         if name == "beta":
-            self._beta = True
             return reference("beta", "real")
         if name in self._sources:
             return self._variable(name.removeprefix("device."), self._sources[name])

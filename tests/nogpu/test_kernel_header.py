@@ -1,6 +1,7 @@
 """The header with kernels: nvcc takes it, and what it plans for a problem is what Python says."""
 
 import random
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ import pytest
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.catalog import modelled
 from kt.devices.device import Device
-from kt.export.contents import Contents, contents
+from kt.export.collect import collect
+from kt.export.contents import Contents, Search
 from kt.export.dispatch import pick
 from kt.export.kernel_header import render_kernel_header
 from kt.problems import LAYOUTS, Problem
@@ -217,7 +219,7 @@ def planner(folder: Path) -> Path:
 def test_plans_are_those_of_python(planner: Path) -> None:
     """Configuration, launches, tensor maps and workspace of every problem, at, beside and far from tuned shapes."""
     listed = winners()
-    known = contents(listed, SPACES)
+    known = collect(listed, SPACES)
     asked = list(problems(listed))
     text = "\n".join([described(H200), *map(question, asked)])
     done = subprocess.run([str(planner)], input=text, capture_output=True, text=True, timeout=60)
@@ -230,3 +232,86 @@ def test_plans_are_those_of_python(planner: Path) -> None:
     ]
     assert wrong[:5] == []
     assert {line.split()[0] for line in answers} >= {"exact", "neighbour", "generic", "nothing"}
+
+
+@needs_nvcc
+@pytest.mark.slow
+def test_two_units_and_two_architectures_build_without_a_warning(tmp_path: Path) -> None:
+    """With all warnings as errors, kernels compiled for real; both units share the counter."""
+    listed = [winners()[index] for index in (1, 6, 8)]
+    (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(listed, SPACES))
+    main = """
+#include "kt_gemm.cuh"
+bool call();
+int main() {
+  const unsigned long long before = kt::calls(kt::Found::nothing);
+  const bool here = kt::calls(kt::Found::nothing) == before && kt::misses() == 0;
+  kt::find(kt::Query{}, 0);
+  return here && call() && kt::misses() == 2 ? 0 : 1;
+}
+"""
+    one = '#include "kt_gemm.cuh"\nbool call() { return kt::find(kt::Query{}, 0) == nullptr && kt::misses() == 2; }\n'
+    (tmp_path / "one.cu").write_text(one)
+    (tmp_path / "main.cu").write_text(main)
+    nvcc(tmp_path, "-arch=sm_75", "-c", "one.cu", "-o", "one.o")
+    targets = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in ("80", "90a")]
+    nvcc(tmp_path, *targets, "-t", "2", "main.cu", "one.o", "-o", "program")
+    assert subprocess.run([str(tmp_path / "program")], timeout=60).returncode == 0
+
+
+@needs_nvcc
+def test_a_target_that_lacks_what_kernels_were_tuned_with_is_told(tmp_path: Path) -> None:
+    """sm_90 in place of sm_90a is another machine: an error with what to write."""
+    (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[:1], SPACES))
+    (tmp_path / "main.cu").write_text('#include "kt_gemm.cuh"\n')
+    assert NVCC is not None
+    command = [NVCC, "-std=c++17", "-arch=sm_90", "-c", "main.cu"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "compute_90a,code=sm_90a" in done.stderr
+
+
+def test_the_same_winners_give_the_same_bytes() -> None:
+    """In whatever order they come; and nothing in it says where or when it was made."""
+    listed = winners()
+    text = render_kernel_header(listed, SPACES)
+    assert render_kernel_header(reversed(listed), SPACES) == text
+    assert str(Path(__file__).parents[2]) not in text
+    assert not re.search(r"\b20[0-9]{2}-[01][0-9]-[0-3][0-9]\b", text)
+
+
+def test_shared_headers_stand_once_for_each_family() -> None:
+    """The simt winners, and the generic kernels of all formats, share one copy."""
+    text = render_kernel_header(winners(), SPACES)
+    assert text.count("struct SimtTraits") == 1
+    assert text.count("struct WgmmaTraits") == 1
+    assert text.count("struct MmaTraits") == 1
+    assert 'extern "C"' not in text
+
+
+def test_what_was_measured_elsewhere_counts() -> None:
+    """A kernel that was slow on another tuned shape is not expected to be fast beside that shape."""
+    square, flat = Problem(1000, 1000, 1000), Problem(3000, 512, 1000)
+    fast = winner(square, configured("simt", square), 10.0)
+    own = winner(flat, configured("simt", flat, tile_n=128, thread_n=8), 100.0)
+    beside = Problem(2990, 500, 1000)
+
+    def picked(*searches: Search) -> int:
+        known = collect([fast, own], SPACES, searches)
+        entry = pick(known, beside, H200).variant
+        return entry - known.entries[known.winners.index(own)]
+
+    assert picked() != 0
+    assert picked((own.key, {fast.config: Measurement("ok", 500.0, samples=5)})) == 0
+    assert picked((own.key, {fast.config: Measurement("ok", 500.0, samples=1)})) != 0
+
+
+@needs_nvcc
+@pytest.mark.parametrize("page", ["README.md", "docs/header.md"])
+def test_the_documented_programs_compile(page: str, tmp_path: Path) -> None:
+    """What the README and docs/header.md show is built against a header."""
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    source = text.split("```cuda\n")[1].split("```")[0]
+    (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[7:8], SPACES))
+    (tmp_path / "main.cu").write_text("#include <cstdlib>\n" + source)
+    nvcc(tmp_path, "-arch=sm_75", "-c", "main.cu")
