@@ -112,13 +112,13 @@ class Chooser:
         return Choice(found, kernel.space, config, kernel.signature, *launches)
 
     def _contents_for(self, problem: Problem) -> Contents:
-        """What a header of this GPU's winners of the problem's formats and layout has."""
+        """What a header of this GPU's winners of the problem's formats has."""
         key = _group(problem)
         if key not in self._contents:
-            from kt.export.contents import contents
+            from kt.export.collect import collect
 
             bests, searches = self._read(key)
-            self._contents[key] = contents(bests, self.spaces, searches)
+            self._contents[key] = collect(bests, self.spaces, searches)
         return self._contents[key]
 
     def _read(self, group: tuple[str, ...]) -> tuple[list[BestConfig], list[Search]]:
@@ -147,4 +147,5 @@ class Chooser:
 
 
 def _group(problem: Problem) -> tuple[str, ...]:
-    return (problem.dtype, problem.accumulator, problem.out_dtype, problem.epilogue, problem.layout)
+    """What a header's kernels for a problem depend on: winners of all layouts, for its standard configurations do."""
+    return (problem.dtype, problem.accumulator, problem.out_dtype, problem.epilogue)

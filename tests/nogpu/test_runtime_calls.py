@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 
 import kt
-from kt.cache.records import BestConfig
+from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources, current_spaces
+from kt.cli.measurements import winners_elsewhere
 from kt.devices.catalog import modelled
 from kt.errors import InputError, KtError, NoValidConfiguration, OptionError
-from kt.export.contents import contents
+from kt.export.collect import collect
 from kt.export.dispatch import pick
 from kt.problems import Problem
 from kt.runtime import gemm as calls_of_gemm
@@ -30,7 +31,10 @@ from kt.runtime.arrays import Form
 from kt.runtime.choice import Chooser
 from kt.runtime.problem_of import standing_for
 from kt.search_spaces.launch import resolve, violated
+from kt.search_spaces.space import Config
+from kt.templates.render import render
 from kt.tuner.arguments import gemm_arguments, gemm_arguments_dtype
+from kt.tuner.launched import launched_digest
 from kt.tuner.messages import Candidate
 from kt.tuner.method import METHOD_LABEL
 from kt.tuner.tensor_map import map_figures
@@ -262,7 +266,14 @@ def test_a_tuned_shape_is_computed_by_its_winner(put: Callable[..., BestConfig])
     assert chooser.exact(Problem(512, 512, 513)) is None
 
 
-def test_other_shapes_are_chosen_as_by_the_header(put: Callable[..., BestConfig]) -> None:
+def source_of(config: Config, key: CacheKey) -> str:
+    """Under which a measurement of the configuration is stored."""
+    space = SPACES[config.family]
+    launched = resolve(space, config, {**H200.names(), **key.problem.names()})
+    return launched_digest(render(space, config, key.problem.signature, H200.arch).digest, *launched)
+
+
+def test_other_shapes_are_chosen_as_by_the_header(put: Callable[..., BestConfig], own_environment: Path) -> None:
     """The same dispatch over the same contents, on shapes near and far."""
     bests = [
         put(Problem(64, 64, 64), time_us=3.0),
@@ -270,11 +281,17 @@ def test_other_shapes_are_chosen_as_by_the_header(put: Callable[..., BestConfig]
         put(Problem(64, 8192, 512), stages=4, time_us=20.0),
         put(Problem(256, 256, 256, "bf16", "nt"), "mma", time_us=4.0),
     ]
-    chooser, whole = Chooser(H200), contents(bests, SPACES)
+    with Store.open(own_environment) as store:
+        elsewhere = (bests[1].config, bests[0].key)  # a winner's configuration on another shape: slow there
+        store.put_measurement(elsewhere[1], elsewhere[0], source_of(*elsewhere), Measurement("ok", 60.0, samples=9))
+        searches = winners_elsewhere(store, bests, SPACES, ())
+    assert sum(len(tried) for _, tried in searches) == 1
+    chooser, whole = Chooser(H200), collect(bests, SPACES, searches)
     seen = set()
     for problem in (
         Problem(65, 63, 70), Problem(1000, 1100, 900), Problem(60, 8000, 512), Problem(3, 5, 7), Problem(1, 1, 0),
         Problem(250, 250, 256, "bf16", "nt"), Problem(257, 255, 251, "bf16", "nt"), Problem(5000, 5000, 5000),
+        Problem(70, 90, 80, layout="tn"), Problem(250, 250, 256, "bf16", "tt"), Problem(60, 70, 80, "bf16", "nn"),
     ):  # fmt: skip
         choice, picked = chooser.other(problem), pick(whole, problem, H200)
         assert choice is not None
@@ -285,7 +302,7 @@ def test_other_shapes_are_chosen_as_by_the_header(put: Callable[..., BestConfig]
         assert (choice.launches, choice.workspace_bytes) == picked.launches
         assert choice.signature == kernel.signature
         seen.add(choice.found)
-    assert "neighbour" in seen
+    assert {"neighbour", "standard"} <= seen
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp64", "fp16", "bf16", "tf32", "int8", "fp8_e4m3"])
