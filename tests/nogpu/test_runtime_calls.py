@@ -58,6 +58,7 @@ class Listener:
         self.encoded: list[tuple[Any, ...]] = []
         self.moved: list[int] = []
         self.copies: list[tuple[int, ...]] = []
+        self.contexts: set[int] = set()
         self.capturing = False
         self.refuse = False
         self.cuda = self
@@ -91,6 +92,12 @@ class Listener:
 
     def getDevice(self) -> int:
         return 0
+
+    def ctxGetCurrent(self) -> int:
+        return threading.get_ident() if threading.get_ident() in self.contexts else 0
+
+    def memGetInfo(self) -> None:
+        self.contexts.add(threading.get_ident())
 
     def streamIsCapturing(self, stream: int) -> bool:
         return self.capturing
@@ -225,6 +232,7 @@ def test_threads_do_not_share_what_cuda_reads(cuda: Listener) -> None:
     for thread in threads:
         thread.join()
     assert len(set(blocks)) == 3
+    assert len(cuda.contexts) == 3  # what the driver's launch needs, and a new thread does not have
     assert sorted(int(launch[3]["a"]) for launch in cuda.launches) == [1, 2, 3]
 
 
