@@ -382,7 +382,7 @@ def test_whole_numbers_are_scaled_by_whole_numbers(cuda: Listener) -> None:
     a, b = FakeArray(64, 64, dtype="int8"), FakeArray(64, 64, dtype="int8")
     out = FakeArray(64, 64, dtype="int32")
     kt.gemm(a, b, out, alpha=2.0, beta=-1)
-    for scalars in ((1.5, 0.0), (1.0, 0.5), (2.0**31, 0.0)):
+    for scalars in ((1.5, 0.0), (1.0, 0.5), (2.0**31, 0.0), (float("inf"), 0.0)):
         with pytest.raises(InputError, match="whole numbers"):
             kt.gemm(a, b, out, *scalars)
     assert len(cuda.launches) == 1
@@ -429,8 +429,9 @@ def test_a_miss_is_what_the_caller_wants_it_to_be(
     kt.gemm(a, b, out, on_miss="tune")
     kt.gemm(a, b, out, on_miss="tune")
     kt.gemm(a, b, out, on_miss="error")
+    kt.gemm(a, b, out)  # which had to do with another kernel before
     assert [[one.label for one in request.problems] for request in asked] == [["fp32 nn 63x64x64"]]
-    assert kt.calls() == {"generic": 1, "exact": 3}
+    assert kt.calls() == {"generic": 1, "exact": 4}
 
 
 def test_tuning_that_fails_says_which_shape(cuda: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
