@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kt.cache.location import cache_dir
 from kt.cache.store import Store
-from kt.runtime.problem_of import TUNED_ALIGNMENT
+from kt.runtime.placed_problem import tuned_as
 from kt.tuner.request import TuneRequest
 from kt.tuner.run import stored_best
 
@@ -65,11 +65,9 @@ class Chooser:
         self._contents.clear()
 
     def exact(self, problem: Problem) -> Choice | None:
-        """By the problem's own winner, None without one. Operands that are less aligned than it was tuned for do not
-        matter if the configuration is valid for them all the same."""
-        asked = dict.fromkeys((problem, replace(problem, base_alignment=TUNED_ALIGNMENT)))
+        """By the problem's own winner, None without one, or if operands are less aligned than its kernel reads them."""
         with Store.open(cache_dir(), read_only=True) as store:
-            bests = [stored_best(self.request([one]), store, one, partial=True) for one in asked]
+            bests = [stored_best(self.request([one]), store, one, partial=True) for one in tuned_as(problem)]
         return next((found for best in bests if best and (found := self._of_winner(best, problem))), None)
 
     def other(self, problem: Problem) -> Choice | None:
@@ -88,7 +86,7 @@ class Chooser:
         from kt.export.runnable import launches_of
 
         capability = self.device.compute_capability
-        kernel = on_device(self.spaces[best.config.family], best.config, problem.signature, capability)
+        kernel = on_device(self.spaces[best.config.family], best.config, best.key.problem.signature, capability)
         launches = launches_of(kernel, best.config.runtime, problem, self.device)
         return launches and self._of_kernel("exact", kernel, best.config.runtime, launches)
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kt.errors import InputError, KtError
 from kt.runtime.arrays import Array, Form, read
 from kt.runtime.outputs import copy_matrix, new_output
+from kt.runtime.placed_problem import Bases, bases_of
 from kt.runtime.planner import OnMiss, check_on_miss, planner
-from kt.runtime.problem_of import base_alignment, problem_of, result_shape, standing_for
+from kt.runtime.problem_of import problem_of, result_shape, standing_for
 from kt.runtime.streams import current_stream
 from kt.tuner.cuda import cupy, runtime
 
@@ -32,7 +33,7 @@ class _Call(NamedTuple):
     c: Form
     alpha_is_one: bool
     beta_use: int
-    alignment: int
+    bases: Bases
     dtype: str
     on_miss: OnMiss
 
@@ -79,8 +80,8 @@ def gemm(
         out = new_output(a, form_a, Array.of(form_a), Array.of(form_b), dtype)
     address_c, form_c = read(out)
     use = 0 if beta == 0 else 1 if beta == 1 else 2
-    alignment = base_alignment(address_a | address_b | address_c)
-    call = _Call(form_a, form_b, form_c, alpha == 1, use, alignment, dtype, on_miss)
+    bases = bases_of(address_a, address_b, address_c)
+    call = _Call(form_a, form_b, form_c, alpha == 1, use, bases, dtype, on_miss)
     stream = current_stream(form_a.kind, form_a.device)
     if runtime.getDevice() == form_a.device:
         _run(call, address_a, address_b, address_c, alpha, beta, c if c is not out else None, stream)
@@ -115,7 +116,7 @@ def _planned(call: _Call, stream: int) -> Plan | None:
     if 0 in c.shape and c.shape == result_shape(a, b):
         return None
     problem = problem_of(
-        a, b, c, alpha_is_one=call.alpha_is_one, beta_use=call.beta_use, base_alignment=call.alignment, dtype=call.dtype
+        a, b, c, alpha_is_one=call.alpha_is_one, beta_use=call.beta_use, bases=call.bases, dtype=call.dtype
     )
     plans = planner(call.a.device)
     plan = plans.known(problem, call.on_miss)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from kt.cache.location import cache_dir
 from kt.errors import KtError, NoValidConfiguration, OptionError
 from kt.runtime.choice import Choice, Chooser
+from kt.runtime.placed_problem import tuned_as
 
 if TYPE_CHECKING:
     from kt.problems import Problem
@@ -90,7 +91,8 @@ class Planner:
         from kt.tuner.run import tune
 
         with Store.open(cache_dir()) as store:
-            result = tune(self._chooser.request(list(problems)), store, SilentObserver())
+            asked = list(dict.fromkeys(tuned_as(problem)[-1] for problem in problems))
+            result = tune(self._chooser.request(asked), store, SilentObserver())
         self._chooser.forget()
         if result.interrupted:
             raise KeyboardInterrupt

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 from kt.errors import InputError
 from kt.problems import DTYPES, Problem
 from kt.problems.dtypes import OUTPUT_BYTES
-from kt.problems.problem import MAX_ALIGNMENT
 from kt.runtime.arrays import Array
+from kt.runtime.placed_problem import Bases, bases_of, placed
 
 __all__ = [
-    "TUNED_ALIGNMENT",
-    "base_alignment",
     "operand_format",
     "problem_of",
     "result_shape",
@@ -20,18 +18,18 @@ __all__ = [
     "standing_for",
 ]
 
-TUNED_ALIGNMENT = 256  # of base addresses, as shapes are tuned; no kernel asks for more than MAX_ALIGNMENT
 _ONE, _OTHER = 1.0, 2.0  # what stands for a scalar that is neither 0 nor 1: kernels take the real one at run time
 
 
 def problem_of(
-    a: Array, b: Array, c: Array, *, alpha_is_one: bool, beta_use: int, base_alignment: int, dtype: str = ""
+    a: Array, b: Array, c: Array, *, alpha_is_one: bool, beta_use: int, bases: Bases = (), dtype: str = ""
 ) -> Problem:
     """The problem of C = alpha A B + beta C.
 
     Args:
         a, b, c: [m, k], [k, n] and [m, n], or with a batch in front, the same for all three.
         beta_use: 0, 1, or 2 for any other value of beta.
+        bases: bytes to which the arrays' addresses are aligned, as of `bases_of`.
         dtype: format of A and B in place of the arrays' own: "tf32" of fp32 arrays, an 8-bit float of bytes.
 
     Raises:
@@ -44,32 +42,26 @@ def problem_of(
     if not a.device == b.device == c.device:
         raise InputError(f"the arrays are on the GPUs {a.device}, {b.device} and {c.device}", hint="put them on one")
     name, out_dtype = operand_format(a, b, dtype), _out_format(c)
-    if base_alignment < max(a.bytes, c.bytes):
-        raise InputError(
-            f"an array begins at a multiple of {base_alignment} bytes only, and the widest elements have "
-            f"{max(a.bytes, c.bytes)}",
-            hint="copy it, or let it begin at such a multiple",
-        )
+    for of_array, base in zip((a, b, c), bases, strict=False):
+        if base < of_array.bytes:
+            raise InputError(f"an array of elements of {of_array.bytes} bytes begins at a multiple of {base} only")
     letter_a, lda = _stored("a", a)
     letter_b, ldb = _stored("b", b)
     batch = shape[0] if len(shape) == 3 else 1
     stride_a, stride_b, stride_c = (_batch_stride(name, one, batch) for name, one in (("a", a), ("b", b), ("out", c)))
-    return Problem(
+    problem = Problem(
         shape[-2], shape[-1], a.shape[-1], name, letter_a + letter_b, batch, lda, ldb, rows_apart("out", c),
         stride_a, stride_b, stride_c, alpha=_ONE if alpha_is_one else _OTHER, beta=(0.0, _ONE, _OTHER)[beta_use],
-        out_dtype=out_dtype, base_alignment=base_alignment,
+        out_dtype=out_dtype,
     )  # fmt: skip
+    return placed(problem, bases)
 
 
 def standing_for(problem: Problem) -> Problem:
-    """The problem that stands for all calls that share a plan with it: scalars and alignment by their kind."""
+    """The problem that stands for all calls that share a plan with it: scalars and addresses by their kind."""
     beta_use = 0 if problem.beta == 0 else 1 if problem.beta == 1 else 2
-    return replace(
-        problem,
-        alpha=_ONE if problem.alpha == 1 else _OTHER,
-        beta=(0.0, _ONE, _OTHER)[beta_use],
-        base_alignment=base_alignment(problem.base_alignment),
-    )
+    scalars: dict[str, Any] = {"alpha": _ONE if problem.alpha == 1 else _OTHER, "beta": (0.0, _ONE, _OTHER)[beta_use]}
+    return placed(Problem(**problem.as_dict() | scalars), bases_of(*[problem.base_alignment] * 3))
 
 
 def result_shape(a: Array, b: Array) -> tuple[int, ...]:
@@ -86,12 +78,6 @@ def result_shape(a: Array, b: Array) -> tuple[int, ...]:
             hint="kt.gemm takes [m, k] and [k, n], or [batch, m, k] and [batch, k, n]",
         )
     return (*a.shape[:-1], b.shape[-1])
-
-
-def base_alignment(addresses: int) -> int:
-    """What the addresses, or'ed together, are aligned to: as shapes are tuned, unless that makes a difference."""
-    lowest = addresses & -addresses if addresses else TUNED_ALIGNMENT
-    return TUNED_ALIGNMENT if lowest >= MAX_ALIGNMENT else lowest
 
 
 def operand_format(a: Array, b: Array, dtype: str) -> str:

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -144,6 +145,15 @@ def test_times_in_t4_are_milliseconds(key: CacheKey) -> None:
     assert bad["measurements"] == [{"name": "error", "value": "wrong_result: off by one", "unit": ""}]
     assert good["problem"] == key.problem.as_dict()
     assert good["device"]["sm_count"] == 132
+
+
+def test_every_field_of_t4_is_documented(key: CacheKey) -> None:
+    """docs/formats.md has a line for each."""
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
+    documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    (result,) = json.loads(render_t4([(key, {Config("simt", (("tile_m", 1),)): Measurement("ok", 1.0)})]))["results"]
+    assert documented == set(result)
 
 
 def test_what_the_model_says_is_no_run_time_in_t4(key: CacheKey) -> None:

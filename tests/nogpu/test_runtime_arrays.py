@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kt.cache.key import problem_digest
 from kt.errors import InputError
 from kt.problems import Problem
 from kt.runtime import arrays
 from kt.runtime.arrays import Array, Form, read
-from kt.runtime.problem_of import base_alignment, problem_of, rows_apart, standing_for
+from kt.runtime.placed_problem import bases_of, placed, tuned_as
+from kt.runtime.problem_of import problem_of, rows_apart, standing_for
 
 SIZES = {"fp32": 4, "fp64": 8, "fp16": 2, "bf16": 2, "int8": 1, "int32": 4, "fp8_e4m3": 1, "fp8_e5m2": 1}
 
@@ -28,7 +30,7 @@ def view_of(values: "np.ndarray[Any, Any]", dtype: str = "fp32") -> Array:
 
 
 def asked(a: Array, b: Array, c: Array, **changes: Any) -> Problem:
-    how: dict[str, Any] = {"alpha_is_one": True, "beta_use": 0, "base_alignment": 256, **changes}
+    how: dict[str, Any] = {"alpha_is_one": True, "beta_use": 0, **changes}
     return problem_of(a, b, c, **how)
 
 
@@ -137,20 +139,40 @@ def test_a_format_can_be_named_in_place_of_the_arrays_own() -> None:
         asked(*fp32, dtype="fp99")
 
 
-def test_alignment_counts_as_far_as_kernels_see_it() -> None:
-    """From 16 bytes on, an address is as good as a tuned one; below, the kernel must know."""
-    assert [base_alignment(value) for value in (0, 256, 512, 48, 8, 4, 2, 1, 24)] == [256, 256, 256, 256, 8, 4, 2, 1, 8]
-    problem = asked(array((8, 8), (8, 1)), array((8, 8), (8, 1)), array((8, 8), (8, 1)), base_alignment=8)
-    assert problem.signature.align_a == 8
+def test_each_operand_has_its_own_alignment() -> None:
+    """From 16 bytes on, an address is as good as a tuned one; below, the kernel of that operand must know."""
+    assert bases_of(0, 256, 48) == ()
+    assert bases_of(8, 4, 0x1000) == (8, 4, 16)
+    assert bases_of(24, 1, 2) == (8, 1, 2)
+    square = array((8, 8), (8, 1))
+    signature = asked(square, square, square, bases=(8, 16, 4)).signature
+    assert (signature.align_a, signature.align_b, signature.align_c) == (8, 16, 4)
+    narrow = array((8, 8), (9, 1))
+    assert asked(narrow, square, square, bases=(16, 16, 8)).signature.align_a == 4  # rows count too
+
+
+def test_a_placed_problem_is_the_tuned_one_to_the_cache() -> None:
+    """Its winner is looked up under that name; what is tuned for it is aligned as its worst operand."""
+    aligned = Problem(8, 9, 10, "fp16", "nt", out_dtype="fp32", beta=2.0)
+    problem = placed(aligned, (4, 16, 8))
+    assert problem.as_dict() == aligned.as_dict()
+    assert problem_digest(problem) == problem_digest(aligned)
+    assert problem != aligned
+    assert tuned_as(problem) == (aligned, replace(aligned, base_alignment=4))
+    assert tuned_as(aligned) == (aligned,)
+    assert "at multiples of 4, 16, 8 bytes" in problem.label
+    assert placed(problem, ()) == aligned
+    with pytest.raises(InputError, match="an element needs its own size"):
+        tuned_as(placed(aligned, (2, 16, 16)))
 
 
 def test_an_array_that_begins_within_an_element_is_refused() -> None:
-    """The least aligned address counts for all: it must suit the widest elements."""
+    """Each by its own elements: fp16 operands may lie where an fp32 result may not."""
     half, single = array((4, 4), (4, 1), "fp16"), array((4, 4), (4, 1))
-    assert asked(half, half, half, base_alignment=2).base_alignment == 2
-    for operands in ((half, half, single), (single, single, single)):
-        with pytest.raises(InputError, match="multiple of 2 bytes only"):
-            asked(*operands, base_alignment=2)
+    assert asked(half, half, single, bases=(2, 2, 4)).signature.align_a == 2
+    for operands, bases in (((half, half, single), (2, 2, 2)), ((single, single, single), (16, 2, 16))):
+        with pytest.raises(InputError, match="begins at a multiple of 2 only"):
+            asked(*operands, bases=bases)
 
 
 def test_calls_that_share_a_plan_have_one_problem() -> None:
@@ -160,8 +182,8 @@ def test_calls_that_share_a_plan_have_one_problem() -> None:
     operands = array((8, 8), (8, 1)), array((8, 8), (8, 1)), array((8, 8), (8, 1))
     assert asked(*operands, alpha_is_one=False, beta_use=2) == next(iter(same))
     assert standing_for(Problem(8, 8, 8, beta=1.0)).beta == 1.0
-    assert standing_for(Problem(8, 8, 8, base_alignment=16)).base_alignment == 256
-    assert standing_for(replace(Problem(8, 8, 8), base_alignment=4)).base_alignment == 4
+    assert standing_for(Problem(8, 8, 8, base_alignment=16)) == Problem(8, 8, 8)
+    assert standing_for(Problem(8, 8, 8, base_alignment=4)) == placed(Problem(8, 8, 8), (4, 4, 4))
 
 
 def test_rows_of_one_element_or_line_may_have_any_stride() -> None:

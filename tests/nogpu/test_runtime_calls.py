@@ -29,6 +29,7 @@ from kt.runtime import plan as plans
 from kt.runtime import planner as planners
 from kt.runtime.arrays import Form
 from kt.runtime.choice import Chooser
+from kt.runtime.placed_problem import placed
 from kt.runtime.problem_of import standing_for
 from kt.search_spaces.launch import resolve, violated
 from kt.search_spaces.space import Config
@@ -263,13 +264,17 @@ def put(make_winner: Make, own_environment: Path) -> Callable[..., BestConfig]:
 
 
 def test_a_tuned_shape_is_computed_by_its_winner(put: Callable[..., BestConfig]) -> None:
-    """Also with other scalars of the same kind, and with operands that are less aligned, if they suit the kernel."""
+    """By the very kernel that the header has; not with operands that are less aligned than it reads them."""
     best = put(Problem(512, 512, 512), stages=2)
     chooser = Chooser(H200)
-    for problem in (Problem(512, 512, 512), replace(Problem(512, 512, 512), base_alignment=4)):
-        choice = chooser.exact(problem)
-        assert choice is not None
-        assert (choice.found, choice.config, choice.signature) == ("exact", best.config, problem.signature)
+    choice = chooser.exact(Problem(512, 512, 512))
+    assert choice is not None
+    assert (choice.found, choice.config, choice.signature) == ("exact", best.config, best.key.problem.signature)
+    assert chooser.exact(placed(Problem(512, 512, 512), (16, 4, 16))) is None
+    narrow = put(replace(Problem(512, 512, 512), base_alignment=4), stages=4)
+    choice = chooser.exact(placed(Problem(512, 512, 512), (16, 4, 16)))
+    assert choice is not None
+    assert (choice.config, choice.signature.align_a) == (narrow.config, 4)
     assert chooser.exact(Problem(512, 512, 512, beta=1.0)) is None
     assert chooser.exact(Problem(512, 512, 513)) is None
 
@@ -299,6 +304,7 @@ def test_other_shapes_are_chosen_as_by_the_header(put: Callable[..., BestConfig]
     for problem in (
         Problem(65, 63, 70), Problem(1000, 1100, 900), Problem(60, 8000, 512), Problem(3, 5, 7), Problem(1, 1, 0),
         Problem(250, 250, 256, "bf16", "nt"), Problem(257, 255, 251, "bf16", "nt"), Problem(5000, 5000, 5000),
+        placed(Problem(250, 250, 256, "bf16", "nt"), (2, 16, 4)), placed(Problem(64, 64, 60), (4, 4, 4)),
         Problem(70, 90, 80, layout="tn"), Problem(250, 250, 256, "bf16", "tt"), Problem(60, 70, 80, "bf16", "nn"),
     ):  # fmt: skip
         choice, picked = chooser.other(problem), pick(whole, problem, H200)
@@ -317,7 +323,7 @@ def test_other_shapes_are_chosen_as_by_the_header(put: Callable[..., BestConfig]
 def test_what_nothing_was_tuned_of_has_a_kernel_all_the_same(dtype: str) -> None:
     """The generic one, of any size and alignment."""
     chooser = Chooser(H200)
-    for problem in (Problem(7, 5, 3, dtype, base_alignment=8), Problem(512, 512, 512, dtype, "tt")):
+    for problem in (placed(Problem(7, 5, 3, dtype), (8, 8, 8)), Problem(512, 512, 512, dtype, "tt")):
         choice = chooser.other(problem)
         assert choice is not None
         assert choice.found == "generic"
@@ -481,7 +487,9 @@ def test_alignment_of_the_addresses_counts(cuda: Listener, put: Callable[..., Be
     a.data = type("Data", (), {"ptr": 0x10004, "device_id": 0})()
     kt.gemm(a, b, out)
     first, second = calls_of_gemm._plans.values()
-    assert (first.problem.signature.align_a, second.problem.signature.align_a) == (16, 4)
+    for plan, wanted in ((first, (16, 16)), (second, (4, 16))):
+        assert (plan.problem.signature.align_a, plan.problem.signature.align_b) == wanted
+    assert kt.calls() == {"exact": 1, "standard": 1}
 
 
 def test_the_form_of_a_call_is_all_that_decides(cuda: Listener) -> None:
