@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kt.cache.records import BestConfig, Measurement
 from kt.errors import NoValidConfiguration
 from kt.export.contents import Candidate, Contents, Search, group_of, known_device
-from kt.export.expected_time import cost_rules, traffic_rate
+from kt.export.expected_time import Point, cost_rules, traffic_rate
 from kt.export.header import distinct
-from kt.export.kernels import Kernel, Kernels, generic, layouts_of, of_winner
+from kt.export.kernels import Kernel, Kernels, generic, layouts_of, of_winner, runtimes
 from kt.export.portfolio import Portfolio, portfolio
 from kt.export.standards import add_standards
 from kt.search_spaces.space import SearchSpace
@@ -82,22 +82,35 @@ def _listed(chosen: Sequence[BestConfig], of_winners: Sequence[Kernel], spaces: 
     return result
 
 
-def _add_neighbours(result: Contents, times: Sequence[dict[str, float]]) -> None:
-    """Each winner's variant is a candidate of its group, with all measurements of that very kernel."""
+def _add_neighbours(result: Contents, times: Sequence[Mapping[str, float]]) -> None:
+    """Each winner's kernel is a candidate of its group, with all measurements of that very kernel."""
     for index, best in enumerate(result.winners):
-        variant = result.entries[index]
-        kernel = result.kernels.kernels[result.kernels.variants[variant].kernel]
+        number = result.kernels.variants[result.entries[index]].kernel
         group = result.groups.setdefault(group_of(best), [])
-        if any(one.variant == variant for one in group):
+        own = [entry for entry in result.entries if result.kernels.variants[entry].kernel == number]
+        if any(own[0] in one.variants for one in group):
             continue
-        found = [
-            result.point(kernel, best.config, other.key.problem, time_us, entry)
+        kernel = result.kernels.kernels[number]
+        others = [result.kernels.add(kernel, runtime) for runtime in runtimes(kernel.space)]
+        points = [
+            point
             for entry, other in enumerate(result.winners)
-            if group_of(other) == group_of(best)
-            and (other.key.problem.signature == kernel.signature or result.entries[entry] == variant)
-            and (time_us := times[entry].get(best.config.identity)) is not None
+            if other.key.device == best.key.device
+            for point in _points(result, number, entry, times[entry])
         ]
-        group.append(Candidate(variant, tuple(found)))
+        group.append(Candidate(tuple(dict.fromkeys([*own, *others])), tuple(points)))
+
+
+def _points(result: Contents, number: int, entry: int, times: Mapping[str, float]) -> Iterator[Point]:
+    """What was measured of a kernel on the shape of an entry, whatever the run-time choices."""
+    kernel, problem = result.kernels.kernels[number], result.winners[entry].key.problem
+    serves = result.kernels.variants[result.entries[entry]].kernel == number
+    if not serves and problem.signature != kernel.signature:
+        return
+    for identity, time_us in times.items():
+        config = result.configs[identity]
+        if config.family == kernel.config.family and config.parameters == kernel.config.parameters:
+            yield result.point(kernel, config, problem, time_us, entry)
 
 
 def _measured(result: Contents, searches: Iterable[Search]) -> list[dict[str, float]]:

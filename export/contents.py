@@ -24,14 +24,15 @@ GroupKey = tuple[DeviceIdentity, str, str, str, str, str]  # device, formats, la
 
 @dataclass(frozen=True)
 class Candidate:
-    """A variant for shapes that were not tuned, and where it was measured.
+    """A kernel for shapes that were not tuned, and where it was measured.
 
     Attributes:
+        variants: numbers of the kernel's variants: the winner's, and others that differ in run-time choices.
         points: at least one, in the order of the table's entries.
         standard: it is no winner's, but the configuration that is best over all tuned shapes.
     """
 
-    variant: int
+    variants: tuple[int, ...]
     points: tuple[Point, ...]
     standard: bool = False
 

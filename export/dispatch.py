@@ -18,7 +18,7 @@ from typing import Literal
 from kt.cache.key import problem_fields
 from kt.devices.device import Device
 from kt.export.contents import Candidate, Contents, formats_of
-from kt.export.expected_time import costs_of, expected_ps, nearest
+from kt.export.expected_time import costs_of_each, expected_ps, nearest
 from kt.export.runnable import Launches, is_possible, launches_of, names_of
 from kt.problems import Problem
 
@@ -96,27 +96,31 @@ def _expected(contents: Contents, problem: Problem, device: Device) -> Iterator[
     group = contents.groups.get((device.identity, *formats_of(problem), problem.layout))
     if group is None:
         return
-    times = {
-        index: expected(contents, one, problem, device)
-        for index, one in enumerate(group)
-        if _fits(contents, one, problem)
-    }
-    for index, (_, entry) in sorted(times.items(), key=lambda item: (item[1][0], item[0])):
-        yield ("standard" if group[index].standard else "neighbour"), group[index].variant, entry
+    times: list[tuple[int, int, int, Candidate]] = []
+    for candidate in group:
+        if _fits(contents, candidate, problem):
+            for variant, (time, entry) in expected(contents, candidate, problem, device).items():
+                times.append((time, variant, entry, candidate))
+    for _, variant, entry, candidate in sorted(times, key=lambda item: item[0]):  # stable: the first of equal ones
+        yield ("standard" if candidate.standard else "neighbour"), variant, entry
 
 
-def expected(contents: Contents, candidate: Candidate, problem: Problem, device: Device) -> tuple[int, int]:
-    """The time that a candidate is expected to take, in picoseconds, and the number of the shape that says so."""
-    chosen = contents.kernels.variants[candidate.variant]
-    kernel = contents.kernels.kernels[chosen.kernel]
-    rules = contents.cost_rules[kernel.config.family]
-    costs = costs_of(rules, names_of(kernel, chosen.runtime, problem, device))
-    point = nearest(candidate.points, costs)
-    return expected_ps(point, costs, contents.traffic[device.identity]), point.entry
+def expected(contents: Contents, candidate: Candidate, problem: Problem, device: Device) -> dict[int, tuple[int, int]]:
+    """For each variant of a candidate the expected time in picoseconds, and the number of the shape that says so."""
+    variants = [contents.kernels.variants[number] for number in candidate.variants]
+    kernel = contents.kernels.kernels[variants[0].kernel]
+    names = names_of(kernel, variants[0].runtime, problem, device)
+    rules, traffic = contents.cost_rules[kernel.config.family], contents.traffic[device.identity]
+    found: dict[int, tuple[int, int]] = {}
+    every = costs_of_each(rules, names, [one.runtime for one in variants])
+    for number, costs in zip(candidate.variants, every, strict=True):
+        point = nearest(candidate.points, costs)
+        found[number] = (expected_ps(point, costs, traffic), point.entry)
+    return found
 
 
 def _fits(contents: Contents, candidate: Candidate, problem: Problem) -> bool:
-    signature = contents.kernels.kernels[contents.kernels.variants[candidate.variant].kernel].signature
+    signature = contents.kernels.kernels[contents.kernels.variants[candidate.variants[0]].kernel].signature
     return all(problem.alignment(name) >= getattr(signature, f"align_{name}") for name in "abc")
 
 

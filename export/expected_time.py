@@ -41,9 +41,21 @@ LAUNCH_PS = 3_000_000
 LEAST_PART = 0.3  # of a measured time that is taken to be work, whatever launches and workspace are said to cost
 LONGEST_PS = 4e18
 
+# What a step takes at least in which a block waits for data from memory; stages overlap. A block alone on a
+# multiprocessor is no faster, however fast many together are.
+STEP_PS = 700_000
+
 # A family that does not say how large its tiles are is compared as if these were they.
-_USUAL = {"tile_m": "128", "tile_n": "128", "tile_k": "32", "split_k": "1", "stream_k": "0", "cluster_k": "1"}
-COST_NAMES = ("kt_units", "kt_depth", "kt_work", "kt_launches", "kt_workspace")
+_USUAL = {
+    "tile_m": "128",
+    "tile_n": "128",
+    "tile_k": "32",
+    "split_k": "1",
+    "stream_k": "0",
+    "cluster_k": "1",
+    "stages": "2",
+}
+COST_NAMES = ("kt_units", "kt_depth", "kt_work", "kt_chain", "kt_launches", "kt_workspace")
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,7 @@ class Costs:
         units: blocks' worth of work: tiles of all batches and slices of k.
         depth: steps along k of each, and `EXTRA_DEPTH`.
         work: rounds of units, times depth.
+        chain: picoseconds that the steps of one unit take at least, one after the other.
         launches: kernels that are launched.
         workspace: bytes that are written and read once.
     """
@@ -61,6 +74,7 @@ class Costs:
     units: int
     depth: int
     work: int
+    chain: int
     launches: int
     workspace: int
 
@@ -83,7 +97,9 @@ class Point:
 def cost_rules(space: SearchSpace) -> dict[str, Expression]:
     """The derived quantities of a space, and what `Costs` has: the header prints the same."""
     known = {*space.parameters, *space.runtime, *space.derived}
-    tile_m, tile_n, tile_k, split_k, stream_k, cluster_k = (name if name in known else _USUAL[name] for name in _USUAL)
+    tile_m, tile_n, tile_k, split_k, stream_k, cluster_k, stages = (
+        name if name in known else _USUAL[name] for name in _USUAL
+    )
     launches = " + ".join(f"(1 if ({rule.when.text}) else 0)" for rule in space.launches)
     slices = split_k if cluster_k == "1" else f"({split_k} * {cluster_k})"
     texts = {
@@ -91,6 +107,7 @@ def cost_rules(space: SearchSpace) -> dict[str, Expression]:
         "kt_depth": f"cdiv(cdiv(k, {tile_k}), {slices}) * {tile_k} + {EXTRA_DEPTH}",
         "kt_work": f"cdiv(kt_units * kt_depth, device.sm_count) if {stream_k} == 1 else "
         "cdiv(kt_units, device.sm_count) * kt_depth",
+        "kt_chain": f"cdiv(cdiv(k, {tile_k}), {slices}) * {STEP_PS} // max(1, {stages} - 1)",
         "kt_launches": launches,
         "kt_workspace": space.workspace_bytes.text,
     }
@@ -101,6 +118,18 @@ def costs_of(rules: Mapping[str, Expression], names: Mapping[str, Any]) -> Costs
     """The costs for parameters, run-time choices, problem and device in `names`."""
     values = Names(names, rules)
     return Costs(*(int(values[name]) for name in COST_NAMES))
+
+
+def costs_of_each(
+    rules: Mapping[str, Expression], names: Mapping[str, Any], choices: Sequence[Sequence[tuple[str, Any]]]
+) -> list[Costs]:
+    """`costs_of` for each of several run-time choices, at once."""
+    import numpy as np
+
+    varied = {name: np.array([dict(choice)[name] for choice in choices]) for name, _ in choices[0]}
+    values = Names({**names, **varied}, rules)
+    columns = [np.broadcast_to(np.asarray(values[name]), len(choices)).tolist() for name in COST_NAMES]
+    return [Costs(*(int(value) for value in row)) for row in zip(*columns, strict=True)]
 
 
 def traffic_rate(device: Device) -> int:
@@ -131,7 +160,8 @@ def unlikeness(point: Point, costs: Costs) -> float:
 
 def expected_ps(point: Point, costs: Costs, traffic: int) -> int:
     """The expected time in picoseconds; the header computes the same number from the same numbers."""
-    time = overhead_ps(costs, traffic) + int(min(point.rate * float(costs.work), LONGEST_PS))
+    work_ps = max(int(min(point.rate * float(costs.work), LONGEST_PS)), costs.chain)
+    time = overhead_ps(costs, traffic) + work_ps
     return int(float(time) * doubt(point, costs))
 
 

@@ -81,14 +81,18 @@ def _candidates(listed: Contents) -> dict[str, Any]:
     points: list[str] = []
     candidates: list[str] = []
     groups: list[str] = []
+    most = 1
     for (device, *formats, layout), members in listed.groups.items():
         dtype, accumulator, output, epilogue = formats
         names = [f"Format::{name}" for name in (dtype, accumulator, output)]
         where = [*names, f"Epilogue::{epilogue}", f"Layout::{layout}"]
-        groups.append(f"{{{devices.index(device)}, {', '.join(where)}, {len(candidates)}, {len(members)}}}")
+        count = sum(len(one.variants) for one in members)
+        groups.append(f"{{{devices.index(device)}, {', '.join(where)}, {len(candidates)}, {count}}}")
+        most = max(most, count)
         for one in members:
             found = "standard" if one.standard else "neighbour"
-            candidates.append(f"{{{one.variant}, {len(points)}, {len(one.points)}, Found::{found}}}")
+            where_points = f"{len(points)}, {len(one.points)}"
+            candidates += [f"{{{variant}, {where_points}, Found::{found}}}" for variant in one.variants]
             points += [
                 f"{{{point.units}, {point.depth}, {double_literal(point.rate)}, {point.entry}}}" for point in one.points
             ]
@@ -96,7 +100,7 @@ def _candidates(listed: Contents) -> dict[str, Any]:
         "points": points,
         "candidates": candidates,
         "candidate_groups": groups,
-        "most_candidates": max([1, *map(len, listed.groups.values())]),
+        "most_candidates": most,
         "traffic": [listed.traffic[device] for device in devices],
         "launch_ps": LAUNCH_PS,
         "longest_ps": double_literal(LONGEST_PS),

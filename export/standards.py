@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from kt.devices.device import Device, DeviceIdentity
 from kt.export.contents import Candidate, Contents, Formats, formats_of, group_of, known_device
-from kt.export.expected_time import Point, costs_of, expected_ps, nearest
-from kt.export.kernels import Kernel, on_device
+from kt.export.expected_time import Point, costs_of_each, expected_ps, nearest
+from kt.export.kernels import Kernel, on_device, runtimes
 from kt.export.runnable import launches_of, names_of
 from kt.problems import DTYPES, LAYOUTS, Problem, Signature
 from kt.problems.dtypes import OUTPUT_BYTES
@@ -23,7 +23,6 @@ from kt.search_spaces.space import Config, SearchSpace, Value
 
 __all__ = ["add_standards"]
 
-SPLITS = (1, 4, 16, 64)  # slices of k that a standard configuration may have
 NARROW = 1.5  # times as long, where a kernel that was measured with aligned rows is rendered for any
 ABSENT = 8.0  # times as long as the winner: what a shape counts that a configuration cannot compute
 
@@ -75,10 +74,10 @@ class _Standard:
         sample = self._result.winners[self._entries[0]]
         key = (*group_of(sample)[:-1], layout)
         group = self._result.groups.setdefault(key, [])
-        for runtime in self._runtimes(config):
-            variant = self._result.kernels.add(kernel, runtime)
-            if all(one.variant != variant for one in group):
-                group.append(Candidate(variant, points, standard=True))
+        variants = [self._result.kernels.add(kernel, runtime) for runtime in runtimes(kernel.space)]
+        known = {variant for one in group for variant in one.variants}
+        if not known.issuperset(variants):
+            group.append(Candidate(tuple(variants), points, standard=True))
 
     def _configurations(self) -> Iterator[Config]:
         """The winners' distinct parameters, with the run-time choices of their family's default."""
@@ -103,14 +102,16 @@ class _Standard:
             if not self._computes(kernel, config.runtime, problem):
                 losses.append(ABSENT)
                 continue
-            ps = min(self._expected(kernel, runtime, points, problem) for runtime in self._runtimes(config))
+            ps = self._expected(kernel, points, problem)
             losses.append(ps / 1e6 / (best.measurement.time_us or 1.0))
         return math.fsum(map(math.log, losses)) / len(losses) if losses else math.inf
 
-    def _expected(self, kernel: Kernel, runtime: Runtime, points: Sequence[Point], problem: Problem) -> int:
-        names = names_of(kernel, runtime, problem, self._device)
-        costs = costs_of(self._result.cost_rules[kernel.config.family], names)
-        return expected_ps(nearest(points, costs), costs, self._traffic)
+    def _expected(self, kernel: Kernel, points: Sequence[Point], problem: Problem) -> int:
+        """Picoseconds with the best number of slices."""
+        names = names_of(kernel, kernel.config.runtime, problem, self._device)
+        choices = runtimes(kernel.space)
+        every = costs_of_each(self._result.cost_rules[kernel.config.family], names, choices)
+        return min(expected_ps(nearest(points, costs), costs, self._traffic) for costs in every)
 
     def _points(self, config: Config) -> tuple[Point, ...]:
         """Where the same parameters were measured, whatever the layout and the run-time choices."""
@@ -142,14 +143,6 @@ class _Standard:
             m, n, k = (-(-size // whole) * whole for size in (problem.m, problem.n, problem.k))
             summed, output = problem.accumulator, problem.out_dtype
             yield Problem(m, n, k, problem.dtype, layout, accumulator=summed, out_dtype=output)
-
-    def _runtimes(self, config: Config) -> list[Runtime]:
-        """The default's run-time choices, with several slices of k."""
-        offered = self._space(config).runtime.get("split_k", ())
-        splits = [split for split in SPLITS if split in offered] or [1]
-        return [
-            tuple((name, split if name == "split_k" else value) for name, value in config.runtime) for split in splits
-        ]
 
     def _computes(self, kernel: Kernel, runtime: Runtime, problem: Problem) -> bool:
         return launches_of(kernel, runtime, problem, self._device) is not None
