@@ -51,6 +51,7 @@ class Shape:
     cluster_m: int = 1
     cluster_n: int = 1
     cluster_k: int = 1
+    exchanged: int = 1  # stages that slices of k take when they are exchanged
     tiles: tuple[int, ...] = (5, 5, 5)
 
     @property
@@ -180,6 +181,8 @@ class Cluster:
                 block.full[ring.stage].arrive(shape.cluster_m + shape.cluster_n)
                 for operand, share, targets in (("a", rank_n, same_rows), ("b", rank_m, same_columns)):
                     for target in targets:
+                        last = shape.stages - shape.exchanged if shape.cluster_k > 1 and self.unused else shape.stages
+                        assert ring.stage < last, "what is exchanged lies here"
                         self._copy(target, ring.stage, (operand, share), (tile, step))
                 ring.advance()
             if steps == 1:
@@ -240,14 +243,20 @@ class Cluster:
         shape, block = self.shape, self.blocks[rank]
         block.multiplying -= 1
         slices = [rank % shape.together + i * shape.together for i in range(shape.cluster_k)]
-        for target in slices * 4:
-            self.under_way.append(partial(self._say_ready, target))
-            yield lambda: True
-        yield block.ready.over(0)
+        if not self.unused:
+            for target in slices * 4:
+                self.under_way.append(partial(self._say_ready, target))
+                yield lambda: True
+            yield block.ready.over(0)
         for target in slices:
             self.under_way.append(partial(self._deliver, target, rank, consumer))
         yield block.arrived.over(0)
         assert sorted(block.received) == sorted((source, one) for source in slices for one in range(shape.consumers))
+
+    @property
+    def unused(self) -> bool:
+        """Whether the last stages, which take what is exchanged, have never been filled."""
+        return max(self.shape.tiles) <= self.shape.stages - self.shape.exchanged
 
     def _say_ready(self, target: int) -> None:
         self.alive(target).ready.arrive()
@@ -257,7 +266,7 @@ class Cluster:
 
     def _deliver(self, target: int, source: int, consumer: int) -> None:
         block = self.alive(target)
-        assert block.multiplying == 0, "a stage is overwritten while it is read"
+        assert self.unused or block.multiplying == 0, "a stage is overwritten while it is read"
         block.received.append((source, consumer))
         block.arrived.count(1)
 
@@ -306,6 +315,8 @@ SHAPES = [
     Shape(2, 3, cluster_k=8, tiles=(0,)),
     Shape(4, 2, cluster_m=2, cluster_k=4, tiles=(6,)),
     Shape(3, 1, cluster_n=2, cluster_k=2, tiles=(5,)),
+    Shape(5, 1, cluster_k=2, exchanged=2, tiles=(3,)),
+    Shape(5, 2, cluster_m=2, cluster_k=2, exchanged=3, tiles=(2,)),
 ]
 
 

@@ -381,7 +381,9 @@ class WgmmaConsumer {
       while (ptx::load_acquire(flag(args, block)) == 0u) {
       }
 #pragma unroll
-      for (int i = 0; i < Traits::kTilesM; ++i) Strips::add(parked(args, block, i), sum[i]);
+      for (int i = 0; i < Traits::kTilesM; ++i) {
+        Strips::template add<Traits::kConsumerRegisters - Traits::kSums>(parked(args, block, i), sum[i]);
+      }
     }
   }
 
@@ -402,12 +404,14 @@ class WgmmaConsumer {
                                            const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
                                            WgmmaTile tile) const {
     constexpr int kTiles = Traits::kTiles, kColumns = Traits::kColumns;
+    constexpr int kStages = Traits::STAGES - cdiv(Traits::Exchange::kBytes, Traits::kStageBytes);  // that it leaves
     const int in_cluster = int(blockIdx.x) % (kTiles * Traits::CLUSTER_K), slice = in_cluster / kTiles;
-    const typename Traits::Exchange between{shared_.a(0), shared_.ready(), shared_.arrived(), consumer_ * 4 + warp_,
-                                            slice, in_cluster % kTiles, kTiles};
+    const bool unused = Traits::Walk::most_steps(args) <= kStages;
+    const typename Traits::Exchange between{shared_.a(unused ? kStages : 0), unused, shared_.ready(), shared_.arrived(),
+                                            consumer_ * 4 + warp_, slice, in_cluster % kTiles, kTiles};
     wgmma_meet<Traits>();
-    between.send(sum);
     TAcc part[Traits::kTilesM][kColumns / 2];
+    between.send(sum, part);
     between.receive(part);
     tile.n += slice * kColumns;
     write(args, map_c, part, tile);

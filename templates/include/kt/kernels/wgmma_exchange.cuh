@@ -1,9 +1,10 @@
 // The slices of k of a cluster: each block sums some steps of the same tile, then each gets the sums of all for its part
 // of the tile's columns, through the cluster's shared memory, and writes that part. No workspace, no second kernel.
 //
-// Every block sends each part to the block that writes it, its own part too, word by word as accumulators lie in
-// registers, to a place of its own. Who writes adds up what has come in the order of the blocks: two runs give the same
-// bits. The places are those of stages: nothing is sent before all warps of all blocks have multiplied their last one.
+// Every block sends each other one its part, word by word as accumulators lie in registers, to a place of its own: first
+// the next block, then the one after that, so that not all send to the same one. Who writes adds up what has come to its
+// own sums in a fixed order: two runs give the same bits. The places are those of stages: either ones that no step has used, or nothing is sent before all warps of all
+// blocks have multiplied their last one.
 
 namespace kt {
 
@@ -14,12 +15,13 @@ struct WgmmaExchange {
   static constexpr int kStripBytes = kWords * 32 * 16;
   static constexpr int kWarpBytes = STRIPS * kStripBytes;
   static constexpr int kBlockBytes = WARPS * kWarpBytes;  // from one block to another
-  static constexpr int kBytes = PARTS * kBlockBytes;      // that come to a block
+  static constexpr int kBytes = (PARTS - 1) * kBlockBytes;  // that come to a block
 
   static_assert(sizeof(TAcc) == 4 && BLOCK_N % (8 * PARTS) == 0, "whole words");
 
   // One warp's share of what comes to a block, and of what it sends. Shared memory is named by the same address in every block.
   unsigned places;   // for all that comes
+  bool unused;       // nobody else reads or writes there
   unsigned ready;    // a barrier: all warps of all blocks have multiplied
   unsigned arrived;  // a barrier: all bytes have come
   int warp, rank;    // of WARPS, of PARTS
@@ -34,30 +36,32 @@ struct WgmmaExchange {
     ptx::mbarrier_expect(arrived, kBytes);
   }
 
-  __device__ __forceinline__ void send(const TAcc (&sum)[STRIPS][BLOCK_N / 2]) const {
+  // Sends the other blocks' parts; `part` becomes the own one.
+  __device__ __forceinline__ void send(const TAcc (&sum)[STRIPS][BLOCK_N / 2], TAcc (&part)[STRIPS][kColumns / 2]) const {
     const int lane = lane_here();
-    if (lane < PARTS) ptx::mbarrier_arrive_at(ready, first_block + lane * stride);
-    ptx::mbarrier_wait(ready, 0);
-    const unsigned mine = places + rank * kBlockBytes + warp * kWarpBytes + lane * 16;
+    if (!unused) {
+      if (lane < PARTS) ptx::mbarrier_arrive_at(ready, first_block + lane * stride);
+      ptx::mbarrier_wait(ready, 0);
+    }
 #pragma unroll
-    for (int part = 0; part < PARTS; ++part) {
-      const unsigned there = ptx::address_in(mine, first_block + part * stride);
-      const unsigned barrier = ptx::address_in(arrived, first_block + part * stride);
+    for (int own = 0; own < PARTS; ++own) {  // registers have fixed numbers: each rank has its own code
+      if (own != rank) continue;
+#pragma unroll
+      for (int after = 1; after < PARTS; ++after) send_part(sum, (own + after) % PARTS, after - 1, lane);
 #pragma unroll
       for (int i = 0; i < STRIPS; ++i) {
 #pragma unroll
-        for (int word = 0; word < kWords; ++word) {
-          ptx::store_in_cluster(there + i * kStripBytes + word * (32 * 16), sum[i] + 4 * (part * kWords + word), barrier);
-        }
+        for (int j = 0; j < kColumns / 2; ++j) part[i][j] = sum[i][own * (kColumns / 2) + j];
       }
     }
   }
 
+  // Adds what the other blocks have sent, the nearest before this one first.
   __device__ __forceinline__ void receive(TAcc (&part)[STRIPS][kColumns / 2]) const {
     ptx::mbarrier_wait(arrived, 0);
     const unsigned mine = places + warp * kWarpBytes + lane_here() * 16;
 #pragma unroll
-    for (int block = 0; block < PARTS; ++block) {
+    for (int block = 0; block < PARTS - 1; ++block) {
 #pragma unroll
       for (int i = 0; i < STRIPS; ++i) {
 #pragma unroll
@@ -65,14 +69,24 @@ struct WgmmaExchange {
           unsigned bits[4];
           ptx::load_shared(bits, mine + block * kBlockBytes + i * kStripBytes + word * (32 * 16));
 #pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            TAcc& sum = part[i][4 * word + j];
-            const TAcc value = reinterpret_cast<const TAcc&>(bits[j]);
-            sum = block == 0 ? value : sum + value;
-          }
+          for (int j = 0; j < 4; ++j) part[i][4 * word + j] += reinterpret_cast<const TAcc&>(bits[j]);
         }
       }
       compiler_fence();  // the sums of all blocks at once would take registers that are not there
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void send_part(const TAcc (&sum)[STRIPS][BLOCK_N / 2], int part, int place, int lane) const {
+    const int block = first_block + part * stride;
+    const unsigned there = ptx::address_in(places + place * kBlockBytes + warp * kWarpBytes + lane * 16, block);
+    const unsigned barrier = ptx::address_in(arrived, block);
+#pragma unroll
+    for (int i = 0; i < STRIPS; ++i) {
+#pragma unroll
+      for (int word = 0; word < kWords; ++word) {
+        ptx::store_in_cluster(there + i * kStripBytes + word * (32 * 16), sum[i] + 4 * (part * kWords + word), barrier);
+      }
     }
   }
 };

@@ -70,6 +70,11 @@ class WgmmaWalk {
     }
   }
 
+  // Of the cluster's slices of a tile, the longest.
+  __device__ __forceinline__ static int most_steps(const GemmArguments& args) {
+    return int(count(int(count(args.k, BLOCK_K)), CLUSTER_K));
+  }
+
   // The next tile, or false.
   __device__ __forceinline__ bool next(WgmmaTile& tile) {
     unsigned inside = next_, slice = 0, batch = 0;
