@@ -65,6 +65,9 @@ struct WgmmaTraits {
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
 
   using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, kColumns, kStoreRowBytes, kStoreSlots>;
+  // A tile that ends soon is written by the threads themselves.
+  static constexpr bool kDirect = STORE == 16 && CONSUMERS == 1;
+  using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, kColumns, kStoreRowBytes, kStoreSlots>;
   using RowStore = WgmmaRowStore<TAcc, kTilesM, kColumns, kStagedBytes / kStripRows / int(sizeof(TAcc)),
                                  kConsumerRegisters - kSums>;
   using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
@@ -287,7 +290,7 @@ class WgmmaConsumer {
         park(args, sum);
       }
     }
-    if constexpr (Traits::STORE == 16) Traits::TmaStore::finish();
+    if constexpr (Traits::STORE == 16 && !Traits::kDirect) Traits::TmaStore::finish();
   }
 
  private:
@@ -425,7 +428,12 @@ class WgmmaConsumer {
       if (by_tma_) {
 #pragma unroll
         for (int i = 0; i < Traits::kTilesM; ++i) {
-          Traits::TmaStore::store(args, map_c, shared_.staging(place), sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+          const unsigned staging = shared_.staging(place);
+          if constexpr (Traits::kDirect) {
+            Traits::DirectStore::store(args, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+          } else {
+            Traits::TmaStore::store(args, map_c, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+          }
         }
         return;
       }
@@ -471,7 +479,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
     if (warp == 0) {
       WgmmaProducer<Traits>(shared, map_a, map_b).run(args);
     } else {
-      if (Traits::STORE == 16 && warp == 1) ptx::prefetch(map_c);
+      if (Traits::STORE == 16 && !Traits::kDirect && warp == 1) ptx::prefetch(map_c);
       wgmma_start<Traits>();
     }
   } else {
