@@ -8,6 +8,7 @@ that take any time. A random one of all that can go on goes on.
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -49,7 +50,13 @@ class Shape:
     ping_pong: bool = False
     cluster_m: int = 1
     cluster_n: int = 1
+    feeders: int = 0  # threads that copy B in place of TMA
     tiles: tuple[int, ...] = (5, 5, 5)
+
+    @property
+    def shares_b(self) -> int:
+        """Parts of B that arrive one by one: each block's of the cluster, or each thread's."""
+        return self.feeders or self.cluster_m
 
     @property
     def sharers(self) -> int:
@@ -73,10 +80,11 @@ class Block:
     tiles: list[int] = field(default_factory=lambda: [0] * TILES_AHEAD)
     memory: list[dict[tuple[str, int], tuple[int, int]]] = field(default_factory=list)
     multiplied: list[tuple[int, int, int]] = field(default_factory=list)
+    ended: int = 0  # of its warps
 
     def __post_init__(self) -> None:
         shape = self.shape
-        self.full = [Barrier(1) for _ in range(shape.stages)]
+        self.full = [Barrier(1 + shape.feeders) for _ in range(shape.stages)]
         self.empty = [Barrier(shape.sharers * shape.peers) for _ in range(shape.stages)]
         self.turn = [Barrier(4), Barrier(4)]
         self.told = [Barrier(1) for _ in range(TILES_AHEAD)]
@@ -111,9 +119,11 @@ class Cluster:
         self.under_way: list[Callable[[], None]] = []
         self.running: list[tuple[Iterator[Condition], Condition]] = []
         for rank in range(len(self.blocks)):
-            self._start(self.producer(rank))
+            self._start(self.ending(rank, self.producer(rank)))
             for consumer in range(shape.consumers):
-                self._start(self.consumer(rank, consumer))
+                self._start(self.ending(rank, self.consumer(rank, consumer)))
+            for feeder in range(shape.feeders):
+                self._start(self.ending(rank, self.feeder(rank, feeder)))
 
     def run(self) -> None:
         """Until all have ended; fails if nobody can go on."""
@@ -131,6 +141,15 @@ class Cluster:
         for condition in process:
             self.running.append((process, condition))
             return
+
+    def ending(self, rank: int, process: Iterator[Condition]) -> Iterator[Condition]:
+        yield from process
+        self.blocks[rank].ended += 1
+
+    def alive(self, rank: int) -> Block:
+        """A block that another one signals or writes to."""
+        assert self.blocks[rank].ended <= self.shape.consumers + self.shape.feeders, "the block has ended"
+        return self.blocks[rank]
 
     def producer(self, rank: int) -> Iterator[Condition]:
         shape, block, ring = self.shape, self.blocks[rank], Ring(self.shape.stages)
@@ -152,8 +171,9 @@ class Cluster:
                 if step == 1:
                     yield from tell(steps)
                 yield block.empty[ring.stage].over(ring.phase ^ 1)
-                block.full[ring.stage].arrive(shape.cluster_m + shape.cluster_n)
-                for operand, share, targets in (("a", rank_n, same_rows), ("b", rank_m, same_columns)):
+                copies = [("a", rank_n, same_rows)] + [("b", rank_m, same_columns)] * (shape.feeders == 0)
+                block.full[ring.stage].arrive(shape.cluster_n + (0 if shape.feeders else shape.cluster_m))
+                for operand, share, targets in copies:
                     for target in targets:
                         self._copy(target, ring.stage, (operand, share), (tile, step))
                 ring.advance()
@@ -165,9 +185,23 @@ class Cluster:
                 ring.advance()
             assert all(barrier.arrived == 0 for barrier in block.empty), "another block still signals this one"
 
+    def feeder(self, rank: int, feeder: int) -> Iterator[Condition]:
+        """A thread that copies some of B; its arrival comes when its copies have."""
+        block, ring = self.blocks[rank], Ring(self.shape.stages)
+        for tile, steps in enumerate(self.shape.tiles):
+            for step in range(steps):
+                yield block.empty[ring.stage].over(ring.phase ^ 1)
+                self.under_way.append(partial(self._feed, rank, ring.stage, feeder, (tile, step)))
+                ring.advance()
+
+    def _feed(self, rank: int, stage: int, feeder: int, what: tuple[int, int]) -> None:
+        block = self.alive(rank)
+        block.memory[stage]["b", feeder] = what
+        block.full[stage].arrive()
+
     def _copy(self, target: int, stage: int, place: tuple[str, int], what: tuple[int, int]) -> None:
         def arrive() -> None:
-            self.blocks[target].memory[stage][place] = what
+            self.alive(target).memory[stage][place] = what
             self.blocks[target].full[stage].count(1)
 
         self.under_way.append(arrive)
@@ -215,18 +249,24 @@ class Cluster:
 
     def _check(self, block: Block, stage: int, what: tuple[int, int]) -> None:
         shape = self.shape
-        places = [("a", share) for share in range(shape.cluster_n)] + [("b", share) for share in range(shape.cluster_m)]
+        places = [("a", share) for share in range(shape.cluster_n)] + [("b", share) for share in range(shape.shares_b)]
         assert block.memory[stage] == dict.fromkeys(places, what)
 
     def _give_back(self, rank: int, stage: int) -> None:
         shape = self.shape
+        if shape.peers == 1:
+            self.blocks[rank].empty[stage].arrive()
+            return
         rank_m = rank % shape.cluster_m
         for warp in range(shape.peers):
             if warp < shape.cluster_n:
                 target = rank_m + warp * shape.cluster_m
             else:
                 target = rank - rank_m + (rank_m + warp - shape.cluster_n + 1) % shape.cluster_m
-            self.under_way.append(self.blocks[target].empty[stage].arrive)
+            self.under_way.append(partial(self._signal, target, stage))
+
+    def _signal(self, target: int, stage: int) -> None:
+        self.alive(target).empty[stage].arrive()
 
 
 SHAPES = [
@@ -244,6 +284,9 @@ SHAPES = [
     Shape(4, 2, ping_pong=True, cluster_m=2, tiles=(3, 4, 5, 1)),
     Shape(2, 1, cluster_m=2, cluster_n=2),
     Shape(3, 1, cluster_m=1, cluster_n=4),
+    Shape(4, 2, feeders=4, tiles=(4, 1, 0, 6)),
+    Shape(2, 1, feeders=3),
+    Shape(5, 2, ping_pong=True, feeders=4, tiles=(1, 7, 0, 2, 3)),
 ]
 
 
