@@ -104,7 +104,7 @@ class Tiles(ABC):
 
     @property
     def head_start_us(self) -> float:
-        """By how much sooner a block begins and ends than those whose times the constants of the model were fitted to."""
+        """By how much sooner a block begins and ends than those that the constants of the model were fitted to."""
         return 0.0
 
     @property
