@@ -33,6 +33,7 @@ __all__ = ["Candidates", "nothing_valid"]
 STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", "pack_a", "pack_b")
 STRUCTURE_OF_WARPS = ("tile_m", "tile_n", "warp_m", "warp_n", "split_k", "stream_k", "pack_a", "pack_b")
 STRUCTURE_OF_GROUPS = ("tile_m", "tile_n", "consumers", "schedule", "split_k", "stream_k", "pack_a", "pack_b")
+STRUCTURE_OF_STREAMS = ("tile_s", "lane_rows", "warps_l", "warps_k", "split_k")
 COMPLETIONS = 3  # of one start
 MOST_CAUSES = 3  # why nothing is valid, besides what took the rest
 SAMPLE = 60_000  # candidates of a family that the model is asked about at first; it takes 40 ms for as many
@@ -154,6 +155,7 @@ class Candidates:
         offered = _offered(found.space)
         structure = STRUCTURE_OF_WARPS if "warp_n" in offered else STRUCTURE
         structure = STRUCTURE_OF_GROUPS if "consumers" in offered else structure
+        structure = STRUCTURE_OF_STREAMS if "streamed" in offered else structure
         shared = [name for name in structure if name in offered] or list(offered)
         digits = [_positions(choices[name], values) for name, values in offered.items()]
         return Landscape(

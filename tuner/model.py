@@ -19,8 +19,8 @@ occupancy and by wave quantisation (NVIDIA, "Matrix multiplication background us
 The constants below were fitted to measured times of `simt`, fp32, on an H200 (docs/how-a-winner-is-found.md says how
 well they fit). Every argument is an array over configurations. A quantity that a family does not have takes a neutral
 value, so the model serves any family with `tile_m`, `tile_n` and `tile_k`. A family whose space names `warp_n` has
-tensor cores multiply the tiles of warps, one that names `consumers` those of warpgroups (group_tiles.py), any other has
-threads multiply theirs.
+tensor cores multiply the tiles of warps, one that names `consumers` those of warpgroups (group_tiles.py), one that
+names `streamed` has an operand pass through warps (stream_tiles.py), any other has threads multiply theirs.
 """
 
 from collections.abc import Mapping
@@ -34,6 +34,7 @@ from kt.devices.roofline import floor_us
 from kt.problems import Problem
 from kt.tuner.group_tiles import GroupTiles
 from kt.tuner.occupancy import occupancy, registers_for
+from kt.tuner.stream_tiles import StreamTiles
 from kt.tuner.thread_tiles import ThreadTiles
 from kt.tuner.tiles import SCHEDULERS, Columns, Demand, Numbers, Tiles, as_numbers
 from kt.tuner.warp_tiles import WarpTiles
@@ -105,6 +106,8 @@ def lay_out(problem: Problem, columns: Mapping[str, Any]) -> Tiles:
     laid_out = Columns(columns)
     if "consumers" in columns:
         return GroupTiles.lay_out(problem, laid_out)
+    if "streamed" in columns:
+        return StreamTiles.lay_out(problem, laid_out)
     return (WarpTiles if "warp_n" in columns else ThreadTiles).lay_out(problem, laid_out)
 
 

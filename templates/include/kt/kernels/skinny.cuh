@@ -1,0 +1,164 @@
+// Skinny GEMM: one side of C is short, and the long operand passes once from memory through the multiprocessors.
+//
+// A warp has 8 LANE_ROWS rows of the streamed operand (skinny_streamed.cuh) and all rows of the held one
+// (skinny_held.cuh). WARPS_L warps of a block lie side by side; WARPS_K of them share k, and are dealt its steps in
+// turn, so that together they read whole lines. Their sums meet in shared memory, in a fixed order.
+// STREAMED_A: A is the long one, else B. Either may be contiguous along k or not.
+
+namespace kt {
+
+template <class TIn_, class TAcc_, class TOut_, bool STREAMED_A_, int TILE_S_, int LANE_ROWS_, int WARPS_L_, int WARPS_K_,
+          int CHUNKS_, int STAGES_, bool STREAMED_K_, bool HELD_K_, int STREAMED_LOAD_, int HELD_LOAD_, int STORE_,
+          class Sums_>
+struct SkinnyTraits {
+  using TIn = TIn_;
+  using TAcc = TAcc_;
+  using TOut = TOut_;
+  using Sums = Sums_;
+  static constexpr bool STREAMED_A = STREAMED_A_;
+  static constexpr int TILE_S = TILE_S_, LANE_ROWS = LANE_ROWS_, WARPS_L = WARPS_L_, WARPS_K = WARPS_K_;
+  static constexpr int CHUNKS = CHUNKS_, STAGES = STAGES_, STORE = STORE_;
+  static constexpr int kThreads = 32 * WARPS_L * WARPS_K;
+  using Streamed = StreamedOperand<TIn, LANE_ROWS, STREAMED_K_, STREAMED_LOAD_, CHUNKS, kThreads>;
+  static constexpr int kWarpRows = 8 * LANE_ROWS, kTileL = kWarpRows * WARPS_L;
+
+  // The block's sums in shared memory lie as C does: neighbours in a row of C are neighbours.
+  static constexpr int kOuter = STREAMED_A ? kTileL : TILE_S, kInner = STREAMED_A ? TILE_S : kTileL;
+  static constexpr int kPitch = kInner + 4, kPartial = kOuter * kPitch;
+
+  static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+  static_assert(STAGES >= 2, "one stage is multiplied while the next arrives");
+};
+
+// What a block computes: rows `first_row` ... of the streamed operand, and steps of one slice of k.
+struct SkinnyWork {
+  long long first_row;
+  int rows;  // from there to the end of the operand
+  int slice, batch;
+  int first_step, steps;
+};
+
+template <class Traits>
+__device__ __forceinline__ SkinnyWork skinny_work(const GemmArguments& args) {
+  const int extent = Traits::STREAMED_A ? args.m : args.n;
+  const unsigned tiles = cdiv((long long)extent, (long long)Traits::kTileL);
+  const unsigned outer = blockIdx.x / tiles, tile = blockIdx.x - outer * tiles;
+  SkinnyWork work;
+  work.batch = int(outer / unsigned(args.split_k));
+  work.slice = int(outer - unsigned(work.batch) * unsigned(args.split_k));
+  work.first_row = (long long)tile * Traits::kTileL;
+  work.rows = int(extent - work.first_row);
+  const int steps = args.k / Traits::Streamed::kStep + (args.k % Traits::Streamed::kStep != 0);
+  const int per_slice = steps / args.split_k + (steps % args.split_k != 0);
+  work.first_step = min_of((long long)work.slice * per_slice, (long long)steps);
+  work.steps = min_of(per_slice, steps - work.first_step);
+  return work;
+}
+
+// Adds the products of this warp's steps.
+template <class Traits>
+__device__ __forceinline__ void stream(const GemmArguments& args, const SkinnyWork& work, typename Traits::Sums& sums,
+                                       unsigned shared) {
+  using TIn = typename Traits::TIn;
+  using Streamed = typename Traits::Streamed;
+  const int warp = int(threadIdx.x) / 32, warp_k = warp % Traits::WARPS_K;
+  const int warp_row = warp / Traits::WARPS_K * Traits::kWarpRows;
+  const long long end = (long long)(work.first_step + work.steps) * Streamed::kStep;
+  const int end_k = int(min_of((long long)args.k, end));
+  const int first_k = int(min_of((long long)(work.first_step + warp_k) * Streamed::kStep, (long long)end_k));
+  constexpr int kStride = Traits::WARPS_K * Streamed::kStep;
+  const TIn* const a = static_cast<const TIn*>(args.a) + work.batch * args.stride_a;
+  const TIn* const b = static_cast<const TIn*>(args.b) + work.batch * args.stride_b;
+
+  Streamed streamed(Traits::STREAMED_A ? a : b, Traits::STREAMED_A ? args.lda : args.ldb, work.first_row + warp_row,
+                    work.rows - warp_row, first_k, end_k, kStride, shared);
+  typename Traits::Sums::Held held(Traits::STREAMED_A ? b : a, Traits::STREAMED_A ? args.ldb : args.lda,
+                                   Traits::STREAMED_A ? args.n : args.m, first_k, end_k, kStride);
+  constexpr unsigned kEnd = Traits::STAGES * Streamed::kStageBytes;
+#pragma unroll 1
+  for (unsigned stage = 0; stage + Streamed::kStageBytes < kEnd; stage += Streamed::kStageBytes) {
+    streamed.copy(stage);
+    ptx::cp_async_commit();
+  }
+  unsigned fill = kEnd - Streamed::kStageBytes, drain = 0;
+  sums.hold(held, 0);
+#pragma unroll 1
+  for (int step = warp_k; step < work.steps; step += Traits::WARPS_K) {
+    ptx::cp_async_wait<Traits::STAGES - 2>();
+#pragma unroll
+    for (int chunk = 0; chunk < Traits::CHUNKS; ++chunk) {
+      unsigned rows[Traits::LANE_ROWS][4];
+      streamed.read(rows, drain, chunk);
+      // The slots that are filled were read in the step before.
+      if (chunk == 0) {
+        streamed.copy(fill);
+        ptx::cp_async_commit();
+      }
+      sums.multiply(rows, held, chunk);
+      // The held pieces of the next chunk arrive while this warp waits for the streamed ones.
+      if (chunk + 1 == Traits::CHUNKS) held.next();
+      sums.hold(held, (chunk + 1) % Traits::CHUNKS);
+    }
+    fill = drain;
+    drain = drain + Streamed::kStageBytes == kEnd ? 0 : drain + Streamed::kStageBytes;
+  }
+  ptx::cp_async_wait<0>();
+}
+
+// Adds the sums of the warps that share k, and writes the tile.
+template <class Traits, class Output>
+__device__ __forceinline__ void write_skinny(const Output& output, const SkinnyWork& work,
+                                             const typename Traits::TAcc* partial) {
+  using TAcc = typename Traits::TAcc;
+  constexpr int kGroup = min_of(Traits::kInner, 16 / int(sizeof(typename Output::Element)));
+  constexpr int kGroups = Traits::kInner / kGroup;
+  const int outer_left = Traits::STREAMED_A ? work.rows : output.m, inner_left = Traits::STREAMED_A ? output.n : work.rows;
+#pragma unroll 1
+  for (int index = int(threadIdx.x); index < Traits::kOuter * kGroups; index += Traits::kThreads) {
+    const int outer = index / kGroups, inner = index % kGroups * kGroup;
+    if (outer >= outer_left || inner >= inner_left) continue;
+    TAcc sums[kGroup];
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) sums[i] = partial[outer * Traits::kPitch + inner + i];
+#pragma unroll
+    for (int warp = 1; warp < Traits::WARPS_K; ++warp) {
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) sums[i] += partial[warp * Traits::kPartial + outer * Traits::kPitch + inner + i];
+    }
+    auto* const row = output.base + (Traits::STREAMED_A ? (work.first_row + outer) * output.pitch : outer * output.pitch);
+    output.template write_group<kGroup>(row + (Traits::STREAMED_A ? inner : work.first_row + inner), sums,
+                                        inner_left - inner);
+  }
+}
+
+template <class Traits>
+__device__ __forceinline__ void gemm_skinny(const GemmArguments& args) {
+  using TAcc = typename Traits::TAcc;
+  using TOut = typename Traits::TOut;
+  extern __shared__ __align__(16) unsigned char shared[];
+  const SkinnyWork work = skinny_work<Traits>(args);
+  typename Traits::Sums sums;
+  stream<Traits>(args, work, sums, ptx::shared_address(shared));
+
+  __syncthreads();  // slots become room for sums
+  TAcc* const partial = reinterpret_cast<TAcc*>(shared);
+  const int warp = int(threadIdx.x) / 32;
+  const int first = warp / Traits::WARPS_K * Traits::kWarpRows + Traits::Streamed::lane_row();
+  TAcc* const mine = partial + warp % Traits::WARPS_K * Traits::kPartial;
+  sums.for_each([&](int slot, int held, TAcc sum) {
+    const int row = first + Traits::Streamed::row_of(slot);
+    mine[Traits::STREAMED_A ? row * Traits::kPitch + held : held * Traits::kPitch + row] = sum;
+  });
+  __syncthreads();
+  if (args.split_k == 1) {
+    write_skinny<Traits>(output_c<TAcc, TOut, Traits::STORE>(args, work.batch), work, partial);
+  } else {
+    TAcc* const slices = static_cast<TAcc*>(args.workspace);
+    const long long slice = (long long)work.slice * args.batch + work.batch;
+    const SliceOutput<TAcc, TOut, Traits::STORE> output{slices + slice * args.m * args.n, args.n, args.m, args.n,
+                                                        TAcc(1), TAcc(0)};
+    write_skinny<Traits>(output, work, partial);
+  }
+}
+
+}  // namespace kt
