@@ -153,10 +153,7 @@ class Candidates:
         found = self.enumerations[family]
         choices = self._choices(family, rows)
         offered = _offered(found.space)
-        structure = STRUCTURE_OF_WARPS if "warp_n" in offered else STRUCTURE
-        structure = STRUCTURE_OF_GROUPS if "consumers" in offered else structure
-        structure = STRUCTURE_OF_STREAMS if "streamed" in offered else structure
-        shared = [name for name in structure if name in offered] or list(offered)
+        shared = [name for name in _structure(offered) if name in offered] or list(offered)
         digits = [_positions(choices[name], values) for name, values in offered.items()]
         return Landscape(
             rows + int(self._starts[family]),
@@ -226,6 +223,12 @@ def nothing_valid(candidates: Candidates) -> str:
         for row in shown
     )
     return f"none of {total} configurations is valid: {causes}"
+
+
+def _structure(offered: Mapping[str, tuple[Value, ...]]) -> tuple[str, ...]:
+    """What decides how the problem is cut up, by the parameter that tells the kind of tiles, as in the model."""
+    kinds = (("consumers", STRUCTURE_OF_GROUPS), ("streamed", STRUCTURE_OF_STREAMS), ("warp_n", STRUCTURE_OF_WARPS))
+    return next((structure for name, structure in kinds if name in offered), STRUCTURE)
 
 
 def _offered(space: SearchSpace) -> dict[str, tuple[Value, ...]]:

@@ -82,7 +82,8 @@ class StreamTiles(Tiles):
     @property
     def _sums(self) -> Numbers:
         words = max(1, self.accumulator_bytes // 4)
-        return words * self.lane_rows * (self.tile_s if self._plain else 2 * self._octets)
+        each = self.tile_s if self._plain else 2 * self._octets
+        return words * self.lane_rows * each
 
     @property
     def _held_pieces(self) -> Numbers:
@@ -96,7 +97,8 @@ class StreamTiles(Tiles):
         width = np.where(self.streamed_a > 0, self.width_b, self.width_a) * self.element_bytes
         pieces = self.tile_s if self._plain else self._octets
         across = np.minimum(WIDE_BYTES, np.minimum(width, pieces * self.element_bytes))
-        return pieces * WIDE_BYTES / np.where(along_k, np.minimum(WIDE_BYTES, width), across)
+        reads: Numbers = pieces * WIDE_BYTES / np.where(along_k, np.minimum(WIDE_BYTES, width), across)
+        return reads
 
     @property
     def _access_bytes(self) -> Numbers:
