@@ -36,15 +36,16 @@ def kernel(dtype: str, layout: str, streamed_a: bool, load: int, **choices: int)
     form, of_in, of_sum, of_out = FORMATS[dtype]
     along = {"a": layout[0] == "n", "b": layout[1] == "t"}
     streamed, held = ("a", "b") if streamed_a else ("b", "a")
-    flags = f"{int(along[streamed])}, {int(along[held])}"
     rows, short = choices["lane_rows"], choices["tile_s"]
-    sums = f"kt::ThreadSums<{rows}, {short}, {flags}, {load}>"
+    read = f"{of_in}, {short}, {int(along[held])}, {load}"
+    sums = f"kt::ThreadSums<{rows}, {short}, kt::HeldRows<{read}>>"
     if dtype != "fp32":
-        sums = f"kt::TensorSums<kt::Format::{form}, {of_in}, {of_sum}, {rows}, {short}, {flags}, {load}>"
+        sums = f"kt::TensorSums<kt::Format::{form}, {of_sum}, {rows}, kt::HeldOctets<{read}>>"
     numbers = f"{short}, {rows}, {choices['warps_l']}, {choices['warps_k']}, {choices['chunks']}, {choices['stages']}"
+    store = SIZE[dtype] if of_out != "float" else 4
     traits = (
-        f"kt::SkinnyTraits<{of_in}, {of_sum}, {of_out}, {int(streamed_a)}, {numbers}, {flags}, {load}, {load},"
-        f" {SIZE[dtype] if of_out != 'float' else 4}, {sums}>"
+        f"kt::SkinnyTraits<{of_in}, {of_sum}, {of_out}, {int(streamed_a)}, {numbers}, {int(along[streamed])},"
+        f" {load}, {store}, {sums}>"
     )
     return f"run<{traits}, {int(along['a'])}, {int(along['b'])}>"
 

@@ -21,7 +21,7 @@
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 struct Index { unsigned x; };
-static Index threadIdx, blockIdx;
+static Index threadIdx, blockIdx, gridDim;
 
 namespace kt {
 alignas(16) unsigned char shared[1 << 18];
@@ -29,7 +29,7 @@ alignas(16) unsigned char shared[1 << 18];
 
 namespace cpu {
 
-struct Copy { unsigned shared; const char* global; int bytes; bool valid; };
+struct Copy { unsigned shared; const char* global; int bytes, valid; };  // the first `valid` bytes are there
 struct Fiber {
   ucontext_t context;
   std::vector<char> stack;
@@ -48,9 +48,9 @@ static std::function<void()> kernel;
   std::exit(1);
 }
 
-inline void check_read(const void* global, int bytes) {
+inline void check_read(const void* global, int bytes, int alignment) {
   const char* const first = static_cast<const char*>(global);
-  if (reinterpret_cast<unsigned long long>(first) % bytes) fail("misaligned access");
+  if (reinterpret_cast<unsigned long long>(first) % alignment) fail("misaligned access");
   for (const auto& range : readable) {
     if (first >= range.first && first + bytes <= range.second) return;
   }
@@ -121,16 +121,20 @@ inline void run_block(unsigned threads, std::function<void()> body) {
 }
 
 inline void copy_now(const Copy& copy) {
-  if (!copy.valid) {
-    std::memset(kt::shared + copy.shared, 0, copy.bytes);
-  } else {
-    std::memcpy(kt::shared + copy.shared, copy.global, copy.bytes);
-  }
+  std::memset(kt::shared + copy.shared, 0, copy.bytes);
+  if (copy.valid) std::memcpy(kt::shared + copy.shared, copy.global, copy.valid);
+}
+
+inline void copy_later(unsigned target, const void* global, int bytes, int valid) {
+  if (target % bytes) fail("misaligned slot");
+  if (valid) check_read(global, valid, bytes);
+  fibers[running].open.push_back({target, static_cast<const char*>(global), bytes, valid});
 }
 
 }  // namespace cpu
 
 inline void __syncthreads() { cpu::meet(0, unsigned(cpu::fibers.size()), {}); }
+inline void __syncwarp() { cpu::meet_warp({}); }
 inline float __shfl_xor_sync(unsigned, float value, int mask) { return float(cpu::meet_warp({value})[cpu::running ^ mask][0]); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __uint_as_float(unsigned bits) { float value; std::memcpy(&value, &bits, 4); return value; }
@@ -139,6 +143,9 @@ inline double __hiloint2double(int high, int low) {
   double value;
   std::memcpy(&value, &bits, 8);
   return value;
+}
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return unsigned(((unsigned long long)high << 32 | low) >> shift % 32);
 }
 inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
   const unsigned long long bytes = (unsigned long long)high << 32 | low;
@@ -157,10 +164,9 @@ inline unsigned shared_address(const void* pointer) { return unsigned(static_cas
 
 template <int BYTES>
 inline void cp_async_zfill(unsigned target, const void* global, bool valid) {
-  if (target % BYTES) cpu::fail("misaligned slot");
-  if (valid) cpu::check_read(global, BYTES);
-  cpu::fibers[cpu::running].open.push_back({target, static_cast<const char*>(global), BYTES, valid});
+  cpu::copy_later(target, global, BYTES, valid ? BYTES : 0);
 }
+inline void cp_async_part(unsigned target, const void* global, int bytes) { cpu::copy_later(target, global, 16, bytes); }
 inline void cp_async_commit() {
   auto& fiber = cpu::fibers[cpu::running];
   fiber.groups.push_back(std::move(fiber.open));
@@ -175,6 +181,12 @@ inline void cp_async_wait() {
 }
 
 inline void store_shared(unsigned target, unsigned value) { std::memcpy(shared + target, &value, 4); }
+inline unsigned load_shared_word(unsigned source) {
+  if (source % 4) cpu::fail("misaligned word");
+  unsigned word;
+  std::memcpy(&word, shared + source, 4);
+  return word;
+}
 inline void load_shared(unsigned (&words)[4], unsigned source) { std::memcpy(words, shared + source, 16); }
 
 template <int BYTES>
@@ -185,10 +197,16 @@ template <int BYTES>
 inline Bits<BYTES> read_only(const void* global, bool valid) {
   Bits<BYTES> bits{};
   if (valid) {
-    cpu::check_read(global, BYTES);
+    cpu::check_read(global, BYTES, BYTES);
     std::memcpy(bits.at, global, BYTES);
   }
   return bits;
+}
+
+template <int BYTES>
+inline void load_shared_vector(Bits<BYTES>& bits, unsigned source) {
+  if (source % BYTES) cpu::fail("misaligned vector");
+  std::memcpy(bits.at, shared + source, BYTES);
 }
 
 inline unsigned round_to_tf32(unsigned word) { return word; }

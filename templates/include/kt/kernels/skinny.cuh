@@ -7,9 +7,8 @@
 
 namespace kt {
 
-template <class TIn_, class TAcc_, class TOut_, bool STREAMED_A_, int TILE_S_, int LANE_ROWS_, int WARPS_L_, int WARPS_K_,
-          int CHUNKS_, int STAGES_, bool STREAMED_K_, bool HELD_K_, int STREAMED_LOAD_, int HELD_LOAD_, int STORE_,
-          class Sums_>
+template <class TIn_, class TAcc_, class TOut_, bool STREAMED_A_, int TILE_S_, int LANE_ROWS_, int WARPS_L_,
+          int WARPS_K_, int CHUNKS_, int STAGES_, bool STREAMED_K_, int STREAMED_LOAD_, int STORE_, class Sums_>
 struct SkinnyTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -19,7 +18,7 @@ struct SkinnyTraits {
   static constexpr int TILE_S = TILE_S_, LANE_ROWS = LANE_ROWS_, WARPS_L = WARPS_L_, WARPS_K = WARPS_K_;
   static constexpr int CHUNKS = CHUNKS_, STAGES = STAGES_, STORE = STORE_;
   static constexpr int kThreads = 32 * WARPS_L * WARPS_K;
-  using Streamed = StreamedOperand<TIn, LANE_ROWS, STREAMED_K_, STREAMED_LOAD_, CHUNKS, kThreads>;
+  using Streamed = StreamedOperand<TIn, LANE_ROWS, STREAMED_K_, STREAMED_LOAD_, CHUNKS, STAGES>;
   static constexpr int kWarpRows = 8 * LANE_ROWS, kTileL = kWarpRows * WARPS_L;
 
   // The block's sums in shared memory lie as C does: neighbours in a row of C are neighbours.
@@ -85,11 +84,11 @@ __device__ __forceinline__ void stream(const GemmArguments& args, const SkinnyWo
 #pragma unroll 1
   for (int step = warp_k; step < work.steps; step += Traits::WARPS_K) {
     ptx::cp_async_wait<Traits::STAGES - 2>();
+    __syncwarp();  // all copies of the warp have arrived, and what it read in the step before may be overwritten
 #pragma unroll
     for (int chunk = 0; chunk < Traits::CHUNKS; ++chunk) {
       unsigned rows[Traits::LANE_ROWS][4];
       streamed.read(rows, drain, chunk);
-      // The slots that are filled were read in the step before.
       if (chunk == 0) {
         streamed.copy(fill);
         ptx::cp_async_commit();
@@ -140,15 +139,21 @@ __device__ __forceinline__ void gemm_skinny(const GemmArguments& args) {
   typename Traits::Sums sums;
   stream<Traits>(args, work, sums, ptx::shared_address(shared));
 
-  __syncthreads();  // slots become room for sums
+  __syncthreads();  // stages become room for sums
   TAcc* const partial = reinterpret_cast<TAcc*>(shared);
   const int warp = int(threadIdx.x) / 32;
   const int first = warp / Traits::WARPS_K * Traits::kWarpRows + Traits::Streamed::lane_row();
   TAcc* const mine = partial + warp % Traits::WARPS_K * Traits::kPartial;
-  sums.for_each([&](int slot, int held, TAcc sum) {
-    const int row = first + Traits::Streamed::row_of(slot);
-    mine[Traits::STREAMED_A ? row * Traits::kPitch + held : held * Traits::kPitch + row] = sum;
-  });
+  sums.finish();
+#pragma unroll
+  for (int slot = 0; slot < Traits::LANE_ROWS; ++slot) {
+#pragma unroll
+    for (int owned = 0; owned < Traits::Sums::kOwned; ++owned) {
+      const int row = first + Traits::Streamed::row_of(slot), held = Traits::Sums::row_of(owned);
+      const int place = Traits::STREAMED_A ? row * Traits::kPitch + held : held * Traits::kPitch + row;
+      if (Traits::Sums::owner()) mine[place] = sums.sum(slot, owned);
+    }
+  }
   __syncthreads();
   if (args.split_k == 1) {
     write_skinny<Traits>(output_c<TAcc, TOut, Traits::STORE>(args, work.batch), work, partial);

@@ -34,7 +34,7 @@ struct HeldOctets {
     return K_CONTIGUOUS ? 8 * octet + column : kOctets * column + octet;
   }
 
-  __device__ __forceinline__ void read(Pieces& pieces, int chunk) const {
+  __device__ __forceinline__ void read(Pieces& pieces, int chunk, int) const {
     const int k_first = chunk * kLanesAlongK * kElements;
     if constexpr (K_CONTIGUOUS) {
 #pragma unroll
@@ -62,13 +62,16 @@ struct HeldOctets {
   }
 };
 
+// Rows that the plain units multiply at a time: those of many have to take turns in the registers.
+__host__ __device__ constexpr int held_at_once(int rows) { return rows < 16 ? rows : 4; }
+
 // For the plain units: every lane needs its piece of k of all rows, a few of them at a time.
-template <class T, int ROWS, bool K_CONTIGUOUS, int LOAD_BYTES>
+template <class T, int TILE_S, bool K_CONTIGUOUS, int LOAD_BYTES>
 struct HeldRows {
   static_assert(sizeof(T) == 4, "fp32");
-  static constexpr int kElements = 4;
-  static constexpr int kAccess = min_of(LOAD_BYTES, K_CONTIGUOUS ? kPieceBytes : min_of(16, ROWS * 4));
-  using Pieces = float[ROWS][4];
+  static constexpr int kElements = 4, kGroup = held_at_once(TILE_S);
+  static constexpr int kAccess = min_of(LOAD_BYTES, K_CONTIGUOUS ? kPieceBytes : min_of(16, kGroup * 4));
+  using Pieces = unsigned[kGroup][4];
 
   const T* cursor;
   long long pitch, advance;
@@ -88,19 +91,19 @@ struct HeldRows {
     const int k_first = chunk * kLanesAlongK * kElements;
     if constexpr (K_CONTIGUOUS) {
 #pragma unroll
-      for (int row = 0; row < ROWS; ++row) {
+      for (int row = 0; row < kGroup; ++row) {
         const int left = first + row < rows ? k_left - k_first : 0;
         const auto bits = ptx::read_only_row<kPieceBytes, kAccess>(cursor + ((first + row) * pitch + k_first), left * 4);
 #pragma unroll
-        for (int word = 0; word < 4; ++word) pieces[row][word] = __uint_as_float(bits.at[word]);
+        for (int word = 0; word < 4; ++word) pieces[row][word] = bits.at[word];
       }
     } else {
 #pragma unroll
       for (int k = 0; k < kElements; ++k) {
         const int left = k_first + k < k_left ? rows - first : 0;
-        const auto bits = ptx::read_only_row<ROWS * 4, kAccess>(cursor + ((k_first + k) * pitch + first), left * 4);
+        const auto bits = ptx::read_only_row<kGroup * 4, kAccess>(cursor + ((k_first + k) * pitch + first), left * 4);
 #pragma unroll
-        for (int row = 0; row < ROWS; ++row) pieces[row][k] = __uint_as_float(bits.at[row]);
+        for (int row = 0; row < kGroup; ++row) pieces[row][k] = bits.at[row];
       }
     }
   }

@@ -4,8 +4,8 @@
 // `lane` with g = lane / 4 and t = lane % 4 has the 16 bytes of k that begin with 16 t, of LANE_ROWS rows. The held
 // operand is read in the same order, so that it does not matter which k the tensor cores take them for.
 //
-// A thread copies its pieces of 16 bytes by cp.async into slots of shared memory of its own, stages ahead, and reads
-// back what it has copied itself: no barrier, no registers for what is under way.
+// A warp copies its rows by cp.async into shared memory of its own, stages ahead: eight neighbouring lanes take 128
+// bytes in a row wherever they can, which is one request to L2. No barrier, and no registers for what is under way.
 
 namespace kt {
 
@@ -45,34 +45,42 @@ __device__ __forceinline__ void turn(const Vectors& vectors, unsigned (&pieces)[
 }
 
 // LOAD_BYTES: rows of memory begin and end at multiples of it.
-template <class T, int LANE_ROWS, bool K_CONTIGUOUS, int LOAD_BYTES, int CHUNKS, int THREADS>
+template <class T, int LANE_ROWS, bool K_CONTIGUOUS, int LOAD_BYTES, int CHUNKS, int STAGES>
 struct StreamedOperand {
   static constexpr int kSize = int(sizeof(T));
-  static constexpr int kElements = kPieceBytes / kSize;       // of a piece
-  static constexpr int kChunk = kLanesAlongK * kElements;     // elements of k
+  static constexpr int kElements = kPieceBytes / kSize;    // of a piece
+  static constexpr int kChunk = kLanesAlongK * kElements;  // elements of k
   static constexpr int kStep = CHUNKS * kChunk;
+  static constexpr int kCopies = LANE_ROWS * CHUNKS;  // of 16 bytes by each lane, in a step
+  static constexpr int kStageBytes = kCopies * 32 * kPieceBytes;  // of a warp
+  static constexpr int kWarpBytes = STAGES * kStageBytes;
+  static constexpr int kAccess = min_of(LOAD_BYTES, kPieceBytes);
+  // A line of the stage: a row's bytes of k, or the rows' bytes of one k.
+  static constexpr int kLine = K_CONTIGUOUS ? CHUNKS * kLanesAlongK * kPieceBytes : 8 * LANE_ROWS * kSize;
+  static constexpr int kUnits = kLine / kPieceBytes;  // pieces, which neighbouring lanes copy
+  static constexpr int kLinesAtOnce = 32 / kUnits;
   // Not contiguous along k: vectors of kVector neighbouring rows, one for each k of a piece, are turned in registers.
   static constexpr int kVector = K_CONTIGUOUS ? 1 : min_of(LANE_ROWS, kElements);
   static constexpr int kVectorBytes = kVector * kSize;
-  static constexpr int kSlotBytes = THREADS * kPieceBytes;
-  static constexpr int kStageBytes = CHUNKS * LANE_ROWS * kSlotBytes;
-  static constexpr int kCopyBytes = K_CONTIGUOUS ? kPieceBytes : kVectorBytes;
-  static constexpr int kAccess = min_of(LOAD_BYTES, kCopyBytes);
+  static_assert(kUnits >= 1 && kUnits <= 32, "a copy of a warp is of whole lines");
+  static_assert(!K_CONTIGUOUS || CHUNKS <= 4, "the place of a lane's copies is the same in all lines");
   static_assert(K_CONTIGUOUS || (LANE_ROWS % kVector == 0 && kVectorBytes >= 4), "vectors are whole words");
 
-  const T* cursor;      // this thread's first element of the step that is copied next
-  long long pitch;      // elements between rows of memory
-  long long advance;    // elements from one step of this warp to its next
+  const T* cursor;        // this lane's first element of the step that is copied next
+  long long pitch;        // elements between rows of memory
+  long long advance;      // elements from one step of this warp to its next
   int k_left, k_advance;  // elements of k from there to the end of the slice
-  int rows_left;        // rows from this thread's first one to the end of the operand
-  unsigned slots;       // this thread's first slot
+  int rows_left;          // rows from this lane's first one to the end of the operand
+  unsigned stages;        // of this warp, in shared memory
+  unsigned target;        // where this lane's first copy goes, in a stage
 
   // `first_row` and `first_k`: of the warp; `k_stride`: from one step of this warp to its next.
   __device__ __forceinline__ StreamedOperand(const T* base, long long pitch, long long first_row, int rows, int first_k,
                                              int end_k, int k_stride, unsigned shared)
-      : pitch(pitch), k_advance(k_stride), slots(shared + threadIdx.x * kPieceBytes) {
-    const int lane = int(threadIdx.x) % 32, k = lane % kLanesAlongK * kElements;
-    const int row = lane_row();
+      : pitch(pitch), k_advance(k_stride), stages(shared + threadIdx.x / 32 * kWarpBytes) {
+    const int lane = int(threadIdx.x) % 32, line = lane / kUnits, unit = lane % kUnits;
+    const int row = K_CONTIGUOUS ? line : unit * kElements, k = K_CONTIGUOUS ? unit * kElements : line;
+    target = place(line, unit);
     rows_left = rows - row;
     k_left = end_k - first_k - k;
     const long long k_position = (long long)first_k + k, l_position = first_row + row;
@@ -80,82 +88,77 @@ struct StreamedOperand {
     advance = K_CONTIGUOUS ? (long long)k_stride : k_stride * pitch;
   }
 
-  // The row of slot `slot` of this thread is `lane_row() + row_of(slot)`.
-  __device__ __forceinline__ static int lane_row() {
-    return int(threadIdx.x) % 32 / kLanesAlongK * kVector;
+  // Bytes into a stage of a piece. Lines that are read together lie in other banks: units change places.
+  __device__ __forceinline__ static int place(int line, int unit) {
+    int turned = unit;
+    if constexpr (K_CONTIGUOUS) {
+      if constexpr (CHUNKS > 1) turned = unit ^ line % 2 * kLanesAlongK;
+    } else {
+      turned = unit ^ (line / kElements * 2 & (min_of(kUnits, 8) - 1));
+    }
+    return line * kLine + turned * kPieceBytes;
   }
+
+  // The row of slot `slot` of this lane is `lane_row() + row_of(slot)`.
+  __device__ __forceinline__ static int lane_row() { return int(threadIdx.x) % 32 / kLanesAlongK * kVector; }
   __host__ __device__ static constexpr int row_of(int slot) {
     return slot / kVector * (8 * kVector) + slot % kVector;
   }
 
-  // Copies what lies side by side, of which the first `valid` elements are there (whole accesses).
-  __device__ __forceinline__ static void copy_row(unsigned target, const T* source, int valid) {
+  // Copies one piece, of which the first `valid` elements are there (whole accesses).
+  __device__ __forceinline__ static void copy_piece(unsigned shared, const T* source, int valid) {
     if constexpr (kAccess >= 4) {
 #pragma unroll
-      for (int i = 0; i < kCopyBytes / kAccess; ++i) {
-        ptx::cp_async_zfill<kAccess>(target + i * kAccess, source + i * (kAccess / kSize), i * (kAccess / kSize) < valid);
+      for (int i = 0; i < kPieceBytes / kAccess; ++i) {
+        ptx::cp_async_zfill<kAccess>(shared + i * kAccess, source + i * (kAccess / kSize), i * (kAccess / kSize) < valid);
       }
     } else {
-      const auto bits = ptx::read_only_row<kCopyBytes, kAccess>(source, valid * kSize);
+      const auto bits = ptx::read_only_row<kPieceBytes, kAccess>(source, valid * kSize);
 #pragma unroll
-      for (int word = 0; word < kCopyBytes / 4; ++word) ptx::store_shared(target + 4 * word, bits.at[word]);
+      for (int word = 0; word < 4; ++word) ptx::store_shared(shared + 4 * word, bits.at[word]);
     }
   }
 
   // Starts the copies of the next step into a stage.
   __device__ __forceinline__ void copy(unsigned stage) {
 #pragma unroll
-    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-      const unsigned target = slots + stage + chunk * LANE_ROWS * kSlotBytes;
+    for (int i = 0; i < kCopies; ++i) {
+      const int line = i * kLinesAtOnce;
+      const T* const source = cursor + line * pitch;
       if constexpr (K_CONTIGUOUS) {
-#pragma unroll
-        for (int slot = 0; slot < LANE_ROWS; ++slot) {
-          const int left = row_of(slot) < rows_left ? k_left - chunk * kChunk : 0;
-          copy_row(target + slot * kSlotBytes, cursor + (row_of(slot) * pitch + chunk * kChunk), left);
-        }
+        copy_piece(stages + stage + target + line * kLine, source, line < rows_left ? k_left : 0);
       } else {
-#pragma unroll
-        for (int vector = 0; vector < LANE_ROWS / kVector * kElements; ++vector) {
-          const int k = chunk * kChunk + vector % kElements, row = row_of(vector / kElements * kVector);
-          const int place = vector * kVectorBytes;  // slots hold one or more of them
-          copy_row(target + place / kPieceBytes * kSlotBytes + place % kPieceBytes, cursor + (k * pitch + row),
-                   k < k_left ? rows_left - row : 0);
-        }
+        const int lane = int(threadIdx.x) % 32, to = place(lane / kUnits + line, lane % kUnits);
+        copy_piece(stages + stage + to, source, line < k_left ? rows_left : 0);
       }
     }
     cursor += advance;
     k_left -= k_advance;
   }
 
-  // The pieces of this thread's rows in a chunk that has arrived.
+  // The pieces of this lane's rows in a chunk that has arrived.
   __device__ __forceinline__ void read(unsigned (&rows)[LANE_ROWS][4], unsigned stage, int chunk) const {
-    const unsigned first = slots + stage + chunk * LANE_ROWS * kSlotBytes;
-    unsigned read[LANE_ROWS][4];
-#pragma unroll
-    for (int slot = 0; slot < LANE_ROWS; ++slot) ptx::load_shared(read[slot], first + slot * kSlotBytes);
+    const int g = int(threadIdx.x) % 32 / kLanesAlongK, t = int(threadIdx.x) % kLanesAlongK;
     if constexpr (K_CONTIGUOUS) {
+      const unsigned first = stages + stage + place(g, chunk * kLanesAlongK + t);
 #pragma unroll
-      for (int slot = 0; slot < LANE_ROWS; ++slot)
-#pragma unroll
-        for (int word = 0; word < 4; ++word) rows[slot][word] = read[slot][word];
+      for (int slot = 0; slot < LANE_ROWS; ++slot) ptx::load_shared(rows[slot], first + slot * 8 * kLine);
     } else {
 #pragma unroll
-      for (int unit = 0; unit < LANE_ROWS / kVector; ++unit) {
+      for (int block = 0; block < LANE_ROWS / kVector; ++block) {
         ptx::Bits<kVectorBytes> vectors[kElements];
         unsigned turned[kVector][4];
 #pragma unroll
         for (int k = 0; k < kElements; ++k) {
-#pragma unroll
-          for (int word = 0; word < kVectorBytes / 4; ++word) {
-            const int place = (unit * kElements + k) * (kVectorBytes / 4) + word;
-            vectors[k].at[word] = read[place / 4][place % 4];
-          }
+          const int bytes = (block * 8 + g) * kVectorBytes;
+          const unsigned from = stages + stage + chunk * (kChunk * kLine) + k * kLine;
+          ptx::load_shared_vector(vectors[k], from + place(t * kElements, bytes / kPieceBytes) + bytes % kPieceBytes);
         }
         turn<kSize, kVector>(vectors, turned);
 #pragma unroll
         for (int row = 0; row < kVector; ++row)
 #pragma unroll
-          for (int word = 0; word < 4; ++word) rows[unit * kVector + row][word] = turned[row][word];
+          for (int word = 0; word < 4; ++word) rows[block * kVector + row][word] = turned[row][word];
       }
     }
   }

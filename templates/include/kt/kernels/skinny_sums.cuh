@@ -1,16 +1,17 @@
 // The sums of a warp of a skinny GEMM: products of its rows of the streamed operand with those of the held one.
 //
-// Both kinds are used alike: `hold` begins to read the held operand of a chunk, `multiply` adds the chunk's products,
-// `for_each` hands out the results of a thread with their places.
+// Both kinds are used alike: `hold` begins to read the held pieces of a chunk, `multiply` adds the chunk's products,
+// `finish` ends the sums. Then each lane that is an `owner` has, of each of its streamed rows, `kOwned` sums, with the
+// held rows `row_of`.
 
 namespace kt {
 
 // By mma.sync: 16 streamed rows, 8 held ones. A piece of 16 bytes along k is what two multiplications take, or one of
 // doubles.
-template <Format FORMAT, class TIn, class TAcc, int LANE_ROWS, int TILE_S, bool STREAMED_K, bool HELD_K, int HELD_LOAD>
+template <Format FORMAT, class TAcc, int LANE_ROWS, class Held_>
 struct TensorSums {
-  using Held = HeldOctets<TIn, TILE_S, HELD_K, HELD_LOAD>;
-  static constexpr int kPairs = LANE_ROWS / 2, kOctets = TILE_S / 8;
+  using Held = Held_;
+  static constexpr int kPairs = LANE_ROWS / 2, kOctets = Held::kOctets, kOwned = 2 * kOctets;
   // From Hopper on, data-centre GPUs have no mma.sync of 8-bit floats: they are widened to fp16.
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
   static constexpr bool kWidened = FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
@@ -22,7 +23,9 @@ struct TensorSums {
   TAcc at[kPairs][kOctets][4];
   typename Held::Pieces pieces;
 
-  __device__ __forceinline__ TensorSums() {
+  __device__ __forceinline__ TensorSums() { clear(); }
+
+  __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int i = 0; i < kPairs; ++i)
 #pragma unroll
@@ -31,7 +34,7 @@ struct TensorSums {
         for (int x = 0; x < 4; ++x) at[i][j][x] = TAcc(0);
   }
 
-  __device__ __forceinline__ void hold(const Held& held, int chunk) { held.read(pieces, chunk); }
+  __device__ __forceinline__ void hold(const Held& held, int chunk) { held.read(pieces, chunk, 0); }
 
   __device__ __forceinline__ void multiply(const unsigned (&rows)[LANE_ROWS][4], const Held&, int) {
 #pragma unroll
@@ -41,17 +44,12 @@ struct TensorSums {
     }
   }
 
-  // Calls `take(slot, held row, sum)`.
-  template <class Take>
-  __device__ __forceinline__ void for_each(const Take& take) {
-    const int t = int(threadIdx.x) % kLanesAlongK;
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i)
-#pragma unroll
-      for (int j = 0; j < kOctets; ++j)
-#pragma unroll
-        for (int x = 0; x < 4; ++x) take(2 * i + x / 2, Held::row_of(j, 2 * t + x % 2), at[i][j][x]);
+  __device__ __forceinline__ void finish() {}
+  __device__ __forceinline__ static bool owner() { return true; }
+  __device__ __forceinline__ static int row_of(int owned) {
+    return Held::row_of(owned / 2, int(threadIdx.x) % kLanesAlongK * 2 + owned % 2);
   }
+  __device__ __forceinline__ TAcc sum(int slot, int owned) const { return at[slot / 2][owned / 2][slot % 2 * 2 + owned % 2]; }
 
  private:
   __device__ __forceinline__ static unsigned prepared(unsigned word) {
@@ -90,17 +88,20 @@ struct TensorSums {
   }
 };
 
-// By the plain units, fp32: a lane multiplies its piece of k of its rows with all held ones. Lanes that share rows add
-// their sums at the end.
-template <int LANE_ROWS, int TILE_S, bool STREAMED_K, bool HELD_K, int HELD_LOAD>
+// By the plain units, fp32: a lane multiplies its piece of k of its rows with all held ones. The four lanes that share
+// rows add their sums at the end, and each keeps a part of them.
+template <int LANE_ROWS, int TILE_S, class Held_>
 struct ThreadSums {
-  static constexpr int kGroup = TILE_S < 16 ? TILE_S : 4, kGroups = TILE_S / kGroup;  // held rows at a time
-  using Held = HeldRows<float, kGroup, HELD_K, HELD_LOAD>;
+  using Held = Held_;
+  static constexpr int kGroup = Held::kGroup, kGroups = TILE_S / kGroup;
+  static constexpr int kOwned = max_of(1, TILE_S / kLanesAlongK);
 
   float at[LANE_ROWS][TILE_S];
   typename Held::Pieces pieces;
 
-  __device__ __forceinline__ ThreadSums() {
+  __device__ __forceinline__ ThreadSums() { clear(); }
+
+  __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int i = 0; i < LANE_ROWS; ++i)
 #pragma unroll
@@ -119,22 +120,40 @@ struct ThreadSums {
         for (int j = 0; j < kGroup; ++j)
 #pragma unroll
           for (int i = 0; i < LANE_ROWS; ++i) {
-            at[i][group * kGroup + j] = __fmaf_rn(__uint_as_float(rows[i][k]), pieces[j][k], at[i][group * kGroup + j]);
+            float& sum = at[i][group * kGroup + j];
+            sum = __fmaf_rn(__uint_as_float(rows[i][k]), __uint_as_float(pieces[j][k]), sum);
           }
     }
   }
 
-  template <class Take>
-  __device__ __forceinline__ void for_each(const Take& take) {
+  __device__ __forceinline__ void finish() {
+    meet<TILE_S, 2>();
+    meet<(TILE_S + 1) / 2, 1>();
+  }
+  // Of 1 or 2 held rows some lanes have copies.
+  __device__ __forceinline__ static bool owner() {
     const int t = int(threadIdx.x) % kLanesAlongK;
+    return TILE_S >= 4 || (TILE_S == 2 ? t % 2 == 0 : t == 0);
+  }
+  __device__ __forceinline__ static int row_of(int owned) {
+    const int t = int(threadIdx.x) % kLanesAlongK;
+    return TILE_S >= 4 ? t * kOwned + owned : t / 2 * (TILE_S - 1);
+  }
+  __device__ __forceinline__ float sum(int slot, int owned) const { return at[slot][owned]; }
+
+ private:
+  // Two lanes that differ in `MASK` add the first `COUNT` sums of each row: each keeps half of them, or both keep one.
+  template <int COUNT, int MASK>
+  __device__ __forceinline__ void meet() {
+    const bool upper = (int(threadIdx.x) & MASK) != 0;
+    constexpr int kKept = (COUNT + 1) / 2;
 #pragma unroll
     for (int i = 0; i < LANE_ROWS; ++i) {
 #pragma unroll
-      for (int j = 0; j < TILE_S; ++j) {
-        float sum = at[i][j];
-        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        if (j % kLanesAlongK == t) take(i, j, sum);
+      for (int j = 0; j < kKept; ++j) {
+        const float low = at[i][j], high = at[i][COUNT == 1 ? j : j + kKept];
+        const float other = __shfl_xor_sync(0xffffffffu, upper ? low : high, MASK);
+        at[i][j] = (upper ? high : low) + other;
       }
     }
   }
