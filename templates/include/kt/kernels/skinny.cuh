@@ -17,6 +17,7 @@ struct SkinnyTraits {
   static constexpr bool STREAMED_A = STREAMED_A_;
   static constexpr int TILE_S = TILE_S_, LANE_ROWS = LANE_ROWS_, WARPS_L = WARPS_L_, WARPS_K = WARPS_K_;
   static constexpr int CHUNKS = CHUNKS_, STAGES = STAGES_, STORE = STORE_;
+  static constexpr bool kStretch = false;
   static constexpr int kThreads = 32 * WARPS_L * WARPS_K;
   using Streamed = StreamedOperand<TIn, LANE_ROWS, STREAMED_K_, STREAMED_LOAD_, CHUNKS, STAGES>;
   static constexpr int kWarpRows = 8 * LANE_ROWS, kTileL = kWarpRows * WARPS_L;
@@ -37,20 +38,24 @@ struct SkinnyWork {
   int first_step, steps;
 };
 
+// Divisions take longer than anything else before the first copy: they are left out where there is nothing to divide.
 template <class Traits>
 __device__ __forceinline__ SkinnyWork skinny_work(const GemmArguments& args) {
-  const int extent = Traits::STREAMED_A ? args.m : args.n;
-  const unsigned tiles = cdiv((long long)extent, (long long)Traits::kTileL);
-  const unsigned outer = blockIdx.x / tiles, tile = blockIdx.x - outer * tiles;
-  SkinnyWork work;
-  work.batch = int(outer / unsigned(args.split_k));
-  work.slice = int(outer - unsigned(work.batch) * unsigned(args.split_k));
+  const unsigned extent = unsigned(Traits::STREAMED_A ? args.m : args.n);
+  unsigned tile = blockIdx.x;
+  SkinnyWork work{};
+  work.steps = int(cdiv(unsigned(args.k), unsigned(Traits::Streamed::kStep)));
+  if (args.split_k > 1 || args.batch > 1) {
+    const unsigned tiles = cdiv(extent, unsigned(Traits::kTileL)), outer = tile / tiles;
+    tile -= outer * tiles;
+    work.batch = int(outer / unsigned(args.split_k));
+    work.slice = int(outer - unsigned(work.batch) * unsigned(args.split_k));
+    const int steps = work.steps, per_slice = steps / args.split_k + (steps % args.split_k != 0);
+    work.first_step = int(min_of((long long)work.slice * per_slice, (long long)steps));
+    work.steps = min_of(per_slice, steps - work.first_step);
+  }
   work.first_row = (long long)tile * Traits::kTileL;
-  work.rows = int(extent - work.first_row);
-  const int steps = args.k / Traits::Streamed::kStep + (args.k % Traits::Streamed::kStep != 0);
-  const int per_slice = steps / args.split_k + (steps % args.split_k != 0);
-  work.first_step = min_of((long long)work.slice * per_slice, (long long)steps);
-  work.steps = min_of(per_slice, steps - work.first_step);
+  work.rows = int(extent - unsigned(work.first_row));
   return work;
 }
 

@@ -138,28 +138,32 @@ struct StreamedOperand {
 
   // The pieces of this lane's rows in a chunk that has arrived.
   __device__ __forceinline__ void read(unsigned (&rows)[LANE_ROWS][4], unsigned stage, int chunk) const {
-    const int g = int(threadIdx.x) % 32 / kLanesAlongK, t = int(threadIdx.x) % kLanesAlongK;
     if constexpr (K_CONTIGUOUS) {
+      const int g = int(threadIdx.x) % 32 / kLanesAlongK, t = int(threadIdx.x) % kLanesAlongK;
       const unsigned first = stages + stage + place(g, chunk * kLanesAlongK + t);
 #pragma unroll
       for (int slot = 0; slot < LANE_ROWS; ++slot) ptx::load_shared(rows[slot], first + slot * 8 * kLine);
     } else {
+      read_lines(rows, stages + stage + chunk * (kChunk * kLine));
+    }
+  }
+
+  // The lines of a chunk begin at `from`: vectors of neighbouring rows, turned.
+  __device__ __forceinline__ static void read_lines(unsigned (&rows)[LANE_ROWS][4], unsigned from) {
+    const int g = int(threadIdx.x) % 32 / kLanesAlongK, t = int(threadIdx.x) % kLanesAlongK;
 #pragma unroll
-      for (int block = 0; block < LANE_ROWS / kVector; ++block) {
-        ptx::Bits<kVectorBytes> vectors[kElements];
-        unsigned turned[kVector][4];
+    for (int block = 0; block < LANE_ROWS / kVector; ++block) {
+      const int bytes = (block * 8 + g) * kVectorBytes;
+      const unsigned first = from + place(t * kElements, bytes / kPieceBytes) + bytes % kPieceBytes;
+      ptx::Bits<kVectorBytes> vectors[kElements];
+      unsigned turned[kVector][4];
 #pragma unroll
-        for (int k = 0; k < kElements; ++k) {
-          const int bytes = (block * 8 + g) * kVectorBytes;
-          const unsigned from = stages + stage + chunk * (kChunk * kLine) + k * kLine;
-          ptx::load_shared_vector(vectors[k], from + place(t * kElements, bytes / kPieceBytes) + bytes % kPieceBytes);
-        }
-        turn<kSize, kVector>(vectors, turned);
+      for (int k = 0; k < kElements; ++k) ptx::load_shared_vector(vectors[k], first + k * kLine);
+      turn<kSize, kVector>(vectors, turned);
 #pragma unroll
-        for (int row = 0; row < kVector; ++row)
+      for (int row = 0; row < kVector; ++row)
 #pragma unroll
-          for (int word = 0; word < 4; ++word) rows[block * kVector + row][word] = turned[row][word];
-      }
+        for (int word = 0; word < 4; ++word) rows[block * kVector + row][word] = turned[row][word];
     }
   }
 };
