@@ -2,13 +2,14 @@
 //
 // A warp has 8 LANE_ROWS rows of the streamed operand (skinny_streamed.cuh) and all rows of the held one
 // (skinny_held.cuh). WARPS_L warps of a block lie side by side; WARPS_K of them share k, and are dealt its steps in
-// turn, so that together they read whole lines. Their sums meet in shared memory, in a fixed order.
+// turn, so that together they read whole lines. Their sums meet in shared memory, in a fixed order. CLUSTER_K blocks of a
+// cluster have a slice of k each, and add their sums through each other's shared memory.
 // STREAMED_A: A is the long one, else B. Either may be contiguous along k or not.
 
 namespace kt {
 
 template <class TIn_, class TAcc_, class TOut_, bool STREAMED_A_, int TILE_S_, int LANE_ROWS_, int WARPS_L_,
-          int WARPS_K_, int CHUNKS_, int STAGES_, bool STREAMED_K_, int STREAMED_LOAD_, int STORE_, class Sums_>
+          int WARPS_K_, int CHUNKS_, int STAGES_, int CLUSTER_K_, bool STREAMED_K_, int STREAMED_LOAD_, int STORE_, class Sums_>
 struct SkinnyTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -16,7 +17,7 @@ struct SkinnyTraits {
   using Sums = Sums_;
   static constexpr bool STREAMED_A = STREAMED_A_;
   static constexpr int TILE_S = TILE_S_, LANE_ROWS = LANE_ROWS_, WARPS_L = WARPS_L_, WARPS_K = WARPS_K_;
-  static constexpr int CHUNKS = CHUNKS_, STAGES = STAGES_, STORE = STORE_;
+  static constexpr int CHUNKS = CHUNKS_, STAGES = STAGES_, CLUSTER_K = CLUSTER_K_, STORE = STORE_;
   static constexpr bool kStretch = false;
   static constexpr int kThreads = 32 * WARPS_L * WARPS_K;
   using Streamed = StreamedOperand<TIn, LANE_ROWS, STREAMED_K_, STREAMED_LOAD_, CHUNKS, STAGES>;
@@ -42,15 +43,20 @@ struct SkinnyWork {
 template <class Traits>
 __device__ __forceinline__ SkinnyWork skinny_work(const GemmArguments& args) {
   const unsigned extent = unsigned(Traits::STREAMED_A ? args.m : args.n);
-  unsigned tile = blockIdx.x;
+  unsigned tile = blockIdx.x / Traits::CLUSTER_K;
   SkinnyWork work{};
   work.steps = int(cdiv(unsigned(args.k), unsigned(Traits::Streamed::kStep)));
+  work.slice = int(blockIdx.x % Traits::CLUSTER_K);  // of those that a cluster has
+  int slices = Traits::CLUSTER_K;
   if (args.split_k > 1 || args.batch > 1) {
     const unsigned tiles = cdiv(extent, unsigned(Traits::kTileL)), outer = tile / tiles;
     tile -= outer * tiles;
     work.batch = int(outer / unsigned(args.split_k));
-    work.slice = int(outer - unsigned(work.batch) * unsigned(args.split_k));
-    const int steps = work.steps, per_slice = steps / args.split_k + (steps % args.split_k != 0);
+    work.slice += int(outer - unsigned(work.batch) * unsigned(args.split_k)) * Traits::CLUSTER_K;
+    slices *= args.split_k;
+  }
+  if (slices > 1) {
+    const int steps = work.steps, per_slice = steps / slices + (steps % slices != 0);
     work.first_step = int(min_of((long long)work.slice * per_slice, (long long)steps));
     work.steps = min_of(per_slice, steps - work.first_step);
   }
@@ -109,25 +115,71 @@ __device__ __forceinline__ void stream(const GemmArguments& args, const SkinnyWo
   ptx::cp_async_wait<0>();
 }
 
-// Adds the sums of the warps that share k, and writes the tile.
+// Adds COUNT neighbouring sums of the warps that share k.
+template <class Traits, int COUNT>
+__device__ __forceinline__ void add_warps(typename Traits::TAcc (&sums)[COUNT], const typename Traits::TAcc* partial) {
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) sums[i] = partial[i];
+#pragma unroll
+  for (int warp = 1; warp < Traits::WARPS_K; ++warp) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) sums[i] += partial[warp * Traits::kPartial + i];
+  }
+}
+
+// Adds COUNT neighbouring sums of the blocks of the cluster.
+template <class Traits, int COUNT>
+__device__ __forceinline__ void add_blocks(typename Traits::TAcc (&sums)[COUNT], const typename Traits::TAcc* total) {
+  const unsigned here = ptx::shared_address(total);
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) sums[i] = typename Traits::TAcc(0);
+#pragma unroll
+  for (int rank = 0; rank < Traits::CLUSTER_K; ++rank) {
+    const unsigned there = ptx::address_in_cluster(here, rank);
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      typename Traits::TAcc sum;
+      ptx::load_cluster(sum, there + i * int(sizeof(sum)));
+      sums[i] += sum;
+    }
+  }
+}
+
+// The sums of the warps that share k, where those of the first lie, for the other blocks of the cluster to read.
+template <class Traits>
+__device__ __forceinline__ void total_skinny(typename Traits::TAcc* partial) {
+  if constexpr (Traits::WARPS_K > 1) {
+#pragma unroll 1
+    for (int index = int(threadIdx.x); index < Traits::kOuter * Traits::kInner; index += Traits::kThreads) {
+      const int place = index / Traits::kInner * Traits::kPitch + index % Traits::kInner;
+      typename Traits::TAcc sum[1];
+      add_warps<Traits>(sum, partial + place);
+      partial[place] = sum[0];
+    }
+  }
+  ptx::cluster_sync();
+}
+
+// Adds the sums that belong together, and writes the tile, or this block's part of it.
 template <class Traits, class Output>
 __device__ __forceinline__ void write_skinny(const Output& output, const SkinnyWork& work,
                                              const typename Traits::TAcc* partial) {
   using TAcc = typename Traits::TAcc;
-  constexpr int kGroup = min_of(Traits::kInner, 16 / int(sizeof(typename Output::Element)));
-  constexpr int kGroups = Traits::kInner / kGroup;
+  constexpr bool kShared = Traits::CLUSTER_K > 1;
+  // Blocks that share a tile have little of it each: short groups keep more threads busy.
+  constexpr int kWidest = max_of(1, (kShared ? 4 : 16) / int(sizeof(typename Output::Element)));
+  constexpr int kGroup = min_of(Traits::kInner, kWidest), kGroups = Traits::kInner / kGroup;
   const int outer_left = Traits::STREAMED_A ? work.rows : output.m, inner_left = Traits::STREAMED_A ? output.n : work.rows;
+  const int first = (kShared ? int(blockIdx.x % Traits::CLUSTER_K) * Traits::kThreads : 0) + int(threadIdx.x);
 #pragma unroll 1
-  for (int index = int(threadIdx.x); index < Traits::kOuter * kGroups; index += Traits::kThreads) {
+  for (int index = first; index < Traits::kOuter * kGroups; index += Traits::kThreads * Traits::CLUSTER_K) {
     const int outer = index / kGroups, inner = index % kGroups * kGroup;
     if (outer >= outer_left || inner >= inner_left) continue;
     TAcc sums[kGroup];
-#pragma unroll
-    for (int i = 0; i < kGroup; ++i) sums[i] = partial[outer * Traits::kPitch + inner + i];
-#pragma unroll
-    for (int warp = 1; warp < Traits::WARPS_K; ++warp) {
-#pragma unroll
-      for (int i = 0; i < kGroup; ++i) sums[i] += partial[warp * Traits::kPartial + outer * Traits::kPitch + inner + i];
+    if constexpr (kShared) {
+      add_blocks<Traits>(sums, partial + outer * Traits::kPitch + inner);
+    } else {
+      add_warps<Traits>(sums, partial + outer * Traits::kPitch + inner);
     }
     auto* const row = output.base + (Traits::STREAMED_A ? (work.first_row + outer) * output.pitch : outer * output.pitch);
     output.template write_group<kGroup>(row + (Traits::STREAMED_A ? inner : work.first_row + inner), sums,
@@ -160,15 +212,17 @@ __device__ __forceinline__ void gemm_skinny(const GemmArguments& args) {
     }
   }
   __syncthreads();
+  if constexpr (Traits::CLUSTER_K > 1) total_skinny<Traits>(partial);
   if (args.split_k == 1) {
     write_skinny<Traits>(output_c<TAcc, TOut, Traits::STORE>(args, work.batch), work, partial);
   } else {
     TAcc* const slices = static_cast<TAcc*>(args.workspace);
-    const long long slice = (long long)work.slice * args.batch + work.batch;
+    const long long slice = (long long)(work.slice / Traits::CLUSTER_K) * args.batch + work.batch;
     const SliceOutput<TAcc, TOut, Traits::STORE> output{slices + slice * args.m * args.n, args.n, args.m, args.n,
                                                         TAcc(1), TAcc(0)};
     write_skinny<Traits>(output, work, partial);
   }
+  if constexpr (Traits::CLUSTER_K > 1) ptx::cluster_sync();  // no block ends while others read its sums
 }
 
 }  // namespace kt
