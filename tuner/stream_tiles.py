@@ -69,7 +69,7 @@ class StreamTiles(Tiles):
         )
         lines = np.where((self.chunks == 1) & (self._turned == 0), 8, 4) * copies / self.lane_rows
         moved = self.chunks * 32 * WIDE_BYTES * (2 * self.lane_rows + self._held_reads) / SMEM_BYTES
-        moved = moved + self.chunks * self.lane_rows * lines * _REQUEST_CYCLES
+        moved = np.maximum(moved, self.chunks * self.lane_rows * lines * _REQUEST_CYCLES)
         return Demand(self.warps * (slots + _LOOP_SLOTS) / SCHEDULERS, self.warps * moved, 0.0, 0.25)
 
     @property

@@ -49,7 +49,7 @@ def call(dtype: str, layout: str, streamed_a: bool, load: int, choices: Mapping[
     if "warps_k" in choices:
         reader = "kt::HeldRows" if dtype == "fp32" else "kt::HeldOctets"
         total = sums(dtype, rows, short, f"{reader}<{of_in}, {short}, {int(held)}, {load}>")
-        numbers = f"{choices['warps_k']}, {choices['chunks']}, {choices['stages']}"
+        numbers = f"{choices['warps_k']}, {choices['chunks']}, {choices['stages']}, {choices.get('cluster_k', 1)}"
         traits = f"kt::SkinnyTraits<{begin}, {numbers}, {int(streamed)}, {load}, {store}, {total}>"
     else:
         group = min(short // 4, 4 if of_out != "double" else 2) if streamed_a else 2
@@ -96,7 +96,7 @@ def shorts(dtype: str) -> tuple[int, int]:
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_streams(dtype: str, layout: str, tmp_path: Path) -> None:
-    """Whole and narrow accesses, ragged sizes, empty sums, batches, slices, several stages."""
+    """Whole and narrow accesses, ragged sizes, empty sums, batches, slices, several stages, clusters."""
     size, wide = SIZE[dtype], 16 // SIZE[dtype]
     few, many = shorts(dtype)
     rows = max(4, 16 // size)
@@ -104,6 +104,7 @@ def test_streams(dtype: str, layout: str, tmp_path: Path) -> None:
     large = {"tile_s": many, "lane_rows": rows, "warps_l": 2, "warps_k": 2, "chunks": 2, "stages": 2}
     deep = {"tile_s": few, "lane_rows": 8, "warps_l": 1, "warps_k": 1, "chunks": 4, "stages": 2}
     narrow = {**small, "tile_s": many}
+    shared = {**small, "cluster_k": 4}
     # Rows of the held operand that are contiguous are whole accesses, of as many elements as it has rows, or more.
     held_whole = [few] if few >= wide or (layout[0] == "n" and layout[1] == "t") else []
     whole: list[Case] = [
@@ -115,6 +116,7 @@ def test_streams(dtype: str, layout: str, tmp_path: Path) -> None:
         [
             *calls(dtype, layout, 16, small, whole),
             *calls(dtype, layout, 16, deep, whole),
+            *calls(dtype, layout, 16, shared, whole),
             *calls(dtype, layout, 16, large, [(many, 160, 5 * wide, 1, 2, 0, 0, 0)]),
             *calls(
                 dtype, layout, size, narrow,

@@ -1,4 +1,4 @@
-// Runs the threads of a block on the CPU: what a kernel's headers take from CUDA and from kt's wrappers of PTX.
+// Runs the threads of a block, or of the blocks of a cluster, on the CPU: what a kernel's headers take from CUDA and from kt's wrappers of PTX.
 //
 // Threads are fibers that take turns where a warp or the block must meet. Copies by cp.async happen as late as they
 // may: when their group is waited for. Every access to global memory is checked against the operands.
@@ -24,7 +24,7 @@ struct Index { unsigned x; };
 static Index threadIdx, blockIdx, gridDim;
 
 namespace kt {
-alignas(16) unsigned char shared[1 << 18];
+alignas(16) unsigned char shared[1 << 17];  // of the block that runs
 }
 
 namespace cpu {
@@ -38,7 +38,8 @@ struct Fiber {
   bool ended;
 };
 static std::vector<Fiber> fibers;
-static unsigned running;
+static unsigned running, threads, first_block;
+static std::vector<std::vector<unsigned char>> others;  // shared memory of the blocks that wait
 static ucontext_t main_context;
 static std::vector<std::pair<const char*, const char*>> readable;
 static std::function<void()> kernel;
@@ -57,6 +58,19 @@ inline void check_read(const void* global, int bytes, int alignment) {
   fail("access outside operands");
 }
 
+inline unsigned block_of(unsigned fiber) { return fiber / threads; }
+
+// Puts another fiber in place, with its indices and its block's shared memory.
+inline void run_next(unsigned next) {
+  if (block_of(next) != block_of(running)) {
+    std::memcpy(others[block_of(running)].data(), kt::shared, sizeof(kt::shared));
+    std::memcpy(kt::shared, others[block_of(next)].data(), sizeof(kt::shared));
+  }
+  running = next;
+  threadIdx.x = next % threads;
+  blockIdx.x = first_block + block_of(next);
+}
+
 // Lets the other threads run until this one's turn comes again.
 inline void yield() {
   const unsigned me = running;
@@ -64,8 +78,7 @@ inline void yield() {
   do next = (next + 1) % fibers.size();
   while (fibers[next].ended && next != me);
   if (next == me) return;
-  running = next;
-  threadIdx.x = next;
+  run_next(next);
   swapcontext(&fibers[me].context, &fibers[next].context);
 }
 
@@ -101,12 +114,15 @@ inline void entry() {
   setcontext(&main_context);
 }
 
-inline void run_block(unsigned threads, std::function<void()> body) {
+// Runs `blocks` blocks that begin with blockIdx `first`, as one cluster.
+inline void run_cluster(unsigned first, unsigned blocks, unsigned count, std::function<void()> body) {
   kernel = std::move(body);
   meetings.clear();
-  fibers = std::vector<Fiber>(threads);
-  for (unsigned i = 0; i < threads; ++i) {
-    Fiber& fiber = fibers[i];
+  threads = count;
+  first_block = first;
+  others.assign(blocks, std::vector<unsigned char>(sizeof(kt::shared), 0xff));
+  fibers = std::vector<Fiber>(blocks * count);
+  for (Fiber& fiber : fibers) {
     fiber.ended = false;
     fiber.stack.resize(1 << 16);
     getcontext(&fiber.context);
@@ -117,6 +133,7 @@ inline void run_block(unsigned threads, std::function<void()> body) {
   }
   std::memset(kt::shared, 0xff, sizeof(kt::shared));
   running = threadIdx.x = 0;
+  blockIdx.x = first;
   swapcontext(&main_context, &fibers[0].context);
 }
 
@@ -133,7 +150,7 @@ inline void copy_later(unsigned target, const void* global, int bytes, int valid
 
 }  // namespace cpu
 
-inline void __syncthreads() { cpu::meet(0, unsigned(cpu::fibers.size()), {}); }
+inline void __syncthreads() { cpu::meet(cpu::block_of(cpu::running) * cpu::threads, cpu::threads, {}); }
 inline void __syncwarp() { cpu::meet_warp({}); }
 inline float __shfl_xor_sync(unsigned, float value, int mask) { return float(cpu::meet_warp({value})[cpu::running ^ mask][0]); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
@@ -178,6 +195,15 @@ inline void cp_async_wait() {
   for (; groups.size() > PENDING; groups.pop_front()) {
     for (const auto& copy : groups.front()) cpu::copy_now(copy);
   }
+}
+
+inline void cluster_sync() { cpu::meet(0, unsigned(cpu::fibers.size()), {}); }
+inline unsigned address_in_cluster(unsigned here, int rank) { return unsigned(rank) << 20 | here; }
+template <class T>
+inline void load_cluster(T& value, unsigned there) {
+  const unsigned rank = there >> 20, mine = cpu::block_of(cpu::running);
+  const unsigned char* const memory = rank == mine ? shared : cpu::others[rank].data();
+  std::memcpy(&value, memory + (there & 0xfffff), sizeof(T));
 }
 
 inline void store_shared(unsigned target, unsigned value) { std::memcpy(shared + target, &value, 4); }

@@ -39,16 +39,14 @@ struct Matrix {
 template <class Traits>
 void launch(const kt::GemmArguments& args) {
   const long long extent = Traits::STREAMED_A ? args.m : args.n;
-  gridDim.x = 2;
-  if constexpr (!Traits::kStretch) gridDim.x = unsigned(kt::cdiv(extent, (long long)Traits::kTileL) * args.split_k * args.batch);
-  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
-    cpu::run_block(Traits::kThreads, [&] {
-      if constexpr (Traits::kStretch) {
-        kt::gemm_stretches<Traits>(args);
-      } else {
-        kt::gemm_skinny<Traits>(args);
-      }
-    });
+  if constexpr (Traits::kStretch) {
+    gridDim.x = 2;
+    for (unsigned i = 0; i < 2; ++i) cpu::run_cluster(i, 1, Traits::kThreads, [&] { kt::gemm_stretches<Traits>(args); });
+  } else {
+    const long long clusters = kt::cdiv(extent, (long long)Traits::kTileL) * args.split_k * args.batch;
+    for (unsigned i = 0; i < clusters; ++i) {
+      cpu::run_cluster(i * Traits::CLUSTER_K, Traits::CLUSTER_K, Traits::kThreads, [&] { kt::gemm_skinny<Traits>(args); });
+    }
   }
 }
 
