@@ -53,29 +53,57 @@ def longest_short(formats: Formats) -> int:
 
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_every_short_side(formats: Formats, checks: FamilyChecks) -> None:
-    """1, 2, ... rows, and as many columns, of ragged sizes; layouts take turns."""
+    """1, 2, ... rows, or as many columns, of ragged sizes; layouts take turns. All of them in one format, else some."""
     needs(checks, formats)
     problems = []
-    for short in range(1, longest_short(formats) + 1, 1 if formats is MAIN[0] else 3):
+    for short in range(1, longest_short(formats) + 1, 1 if formats is MAIN[0] else 5):
         long, k = 131 + 37 * short, 40 + 29 * short % 301
-        for m, n in ((short, long), (long, short)):
-            problems.append(formats.problem(m, n, k, LAYOUTS[(short + (m < n)) % 4]))
+        m, n = (short, long) if short // 4 % 2 else (long, short)
+        problems.append(formats.problem(m, n, k, LAYOUTS[short % 4]))
     checks.check(cases(checks, problems, 1))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
-def test_layouts_and_alignments(formats: Formats, layout: str, checks: FamilyChecks) -> None:
-    """Each alignment of each operand, whole tiles and ragged ones, both operands streamed."""
+def test_layouts_and_alignments(formats: Formats, checks: FamilyChecks) -> None:
+    """Each layout with each alignment of each operand, whole tiles and ragged ones, either operand streamed."""
     needs(checks, formats)
     problems = []
-    for index, align in enumerate(formats.alignments):
-        other = formats.alignments[(index + 1) % len(formats.alignments)]
-        for m, n in ((16, 272), (272, 32)):
-            problems.append(aligned(formats, layout, (align, other, 16), m, n, 208))
-            problems.append(aligned(formats, layout, (other, align, formats.alignments[0]), m, n, 1040))
-    problems += [formats.problem(*sizes, layout) for sizes in ((3, 1, 5), (1, 1, 1), (5, 700, 67))]
-    checks.check(cases(checks, problems))
+    for turn, layout in enumerate(LAYOUTS):
+        for index, align in enumerate(formats.alignments):
+            other = formats.alignments[(index + 1) % len(formats.alignments)]
+            of_c = 16 if turn % 2 else formats.alignments[0]
+            m, n = ((16, 272), (272, 32))[(turn + index) % 2]
+            aligns = (align, other, of_c) if (turn + index) % 4 < 2 else (other, align, of_c)
+            problems.append(aligned(formats, layout, aligns, m, n, 208 if index % 2 else 1040))
+        problems.append(formats.problem(*((3, 1, 5), (1, 1, 1), (5, 700, 67), (701, 2, 130))[turn], layout))
+    checks.check(cases(checks, problems, 1))
+
+
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_stretches(formats: Formats, checks: FamilyChecks) -> None:
+    """Short k, rows at any alignment or lines across, C either way, more stretches than warps."""
+    needs(checks, formats)
+    problems = [
+        formats.problem(m, n, k, layout, beta=float(k % 2))
+        for layout, (m, n, k) in zip(
+            LAYOUTS * 2,
+            [(40007, 16, 36), (30011, 7, 67), (16, 50000, 16), (5, 40003, 9),
+             (16, 40000, 64), (9, 30001, 33), (40000, 16, 48), (20003, 30, 1)],
+            strict=True,
+        )
+    ]  # fmt: skip
+    checks.check(cases(checks, problems, 1, {"form": "stretch"}))
+
+
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_clusters(formats: Formats, checks: FamilyChecks) -> None:
+    """Blocks of a cluster share k, alone and with slices, whole ones and ragged ones."""
+    needs(checks, formats)
+    if checks.device.compute_capability < (9, 0):
+        pytest.skip("clusters need compute capability 9.0")
+    problems = [formats.problem(8, 96, 5120, "nt"), formats.problem(333, 5, 9001, "tn", batch=2, beta=1.0)]
+    for choice in ({"cluster_k": 2}, {"cluster_k": 8}, {"cluster_k": 8, "split_k": 4}):
+        checks.check(cases(checks, problems, 1, choice))
 
 
 @pytest.mark.parametrize("formats", OTHERS, ids=with_label)
@@ -91,8 +119,7 @@ def test_scalars_empty_sums_and_batches(formats: Formats, checks: FamilyChecks) 
     needs(checks, formats)
     problems = [
         formats.problem(7, 66, k, layout, alpha=alpha, beta=beta)
-        for layout, (alpha, beta) in zip(LAYOUTS, [(2.0, 0.0), (1.0, 1.0), (-1.0, 3.0), (1.0, 2.0)], strict=True)
-        for k in (0, 40)
+        for layout, k, (alpha, beta) in zip(LAYOUTS, (0, 40, 0, 67), [(2, 0), (1, 1), (-1, 3), (1, 2)], strict=True)
     ]
     problems += [
         formats.problem(8, 130, 96, "nt", batch=5),
@@ -107,7 +134,7 @@ def test_slices_of_k(formats: Formats, checks: FamilyChecks) -> None:
     """Split-K with whole slices, ragged ones, and more slices than there is work for."""
     needs(checks, formats)
     problems = [formats.problem(13, 65, 9031, "nn", beta=1.0), aligned(formats, "nt", (16, 16, 16), 64, 16, 16384)]
-    sliced = [case for split in (2, 3, 8, 48) for case in cases(checks, problems, 1, {"split_k": split})]
+    sliced = [case for split in (3, 8, 48) for case in cases(checks, problems, 1, {"split_k": split})]
     chosen = [case for case in sliced if case[1]]
     assert chosen, "some slices are valid"
     checks.check(chosen)
@@ -117,7 +144,7 @@ def test_slices_of_k(formats: Formats, checks: FamilyChecks) -> None:
 def test_very_long_sums(formats: Formats, checks: FamilyChecks) -> None:
     needs(checks, formats)
     problems = [formats.problem(16, 24, 524288, "nt"), formats.problem(9, 8, 300001, "tn")]
-    checks.check(cases(checks, problems, 1))
+    checks.check(cases(checks, problems[MAIN.index(formats) % 2 :], 1))
 
 
 def test_very_many_tiles_and_batches(checks: FamilyChecks) -> None:
