@@ -19,6 +19,7 @@ from support.family_checks import Case, FamilyChecks, candidate_of, compiled, jo
 from support.family_compiles import builtin
 from support.problems import (
     Formats,
+    aligned,
     every_alignment,
     every_scalar,
     formats_of,
@@ -35,6 +36,8 @@ FORMATS = tuple(formats for formats in formats_of(SPACE.dtypes) if formats.accum
 MAIN = tuple(formats for formats in FORMATS if formats.out_dtype == DTYPES[formats.dtype].outputs[0])
 OTHERS = tuple(formats for formats in FORMATS if formats not in MAIN)
 LAUNCHES = 1000
+# Columns of C, and elements between rows besides: every remainder by 8 of both.
+ODD_WIDTHS = ((517, 0), (385, 1), (258, 3), (191, 6), (131, 2), (92, 5), (7, 4), (1, 8))
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +63,28 @@ def test_layouts_ragged_sizes_and_alignments(formats: Formats, checks: FamilyChe
     chosen = list(cases(checks, problems, each=3))
     assert len(chosen) == len(problems), "rows of any alignment can be copied"
     checks.check(chosen)
+
+
+@pytest.mark.parametrize("formats", [one for one in MAIN if one.dtype != "tf32"], ids=with_label)
+def test_operands_that_threads_copy(formats: Formats, checks: FamilyChecks) -> None:
+    """Rows at multiples of 4 and 8 bytes without a copy before: one operand, or both; ragged, batches, slices of k."""
+    layouts = LAYOUTS if DTYPES[formats.dtype].bytes == 2 else ("nt",)
+    aligns = [(4, 8, 16), (8, 4, 2), (16, 8, 4), (8, 16, 16)]
+    problems = [aligned(formats, layout, of, 272, 400, 1040) for layout in layouts for of in aligns]
+    problems += [formats.problem(260, 196, 308, layout, batch=3) for layout in layouts]
+    problems += [formats.problem(68, 1028, 4, layout, beta=1.0) for layout in layouts]
+    fed = {"pack_a": 0, "pack_b": 0}
+    checks.check(cases(checks, problems, 3, fed))
+    checks.check(cases(checks, problems[:4], 2, {**fed, "split_k": 2}))
+    checks.check(cases(checks, problems[:4], 2, {**fed, "schedule": "pingpong"}))
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp8_e4m3"])
+def test_rows_of_c_that_begin_anywhere(dtype: str, checks: FamilyChecks) -> None:
+    """Tiles of every width, as a whole and cut off within the first windows and the last, behind every shift."""
+    out = "" if dtype != "fp8_e4m3" else "bf16"
+    problems = [Problem(193, n, 64, dtype, "nt", ldc=n + more, out_dtype=out) for n, more in ODD_WIDTHS]
+    checks.check(cases(checks, problems, 8))
 
 
 @pytest.mark.parametrize("formats", OTHERS, ids=with_label)

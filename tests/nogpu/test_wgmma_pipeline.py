@@ -51,7 +51,13 @@ class Shape:
     cluster_m: int = 1
     cluster_n: int = 1
     cluster_k: int = 1
+    feeders: int = 0  # threads that copy B in place of TMA
     tiles: tuple[int, ...] = (5, 5, 5)
+
+    @property
+    def shares_b(self) -> int:
+        """Parts of B that arrive one by one: each block's of the cluster, or each thread's."""
+        return self.feeders or self.cluster_m
 
     @property
     def sharers(self) -> int:
@@ -88,7 +94,7 @@ class Block:
 
     def __post_init__(self) -> None:
         shape = self.shape
-        self.full = [Barrier(1) for _ in range(shape.stages)]
+        self.full = [Barrier(1 + shape.feeders) for _ in range(shape.stages)]
         self.empty = [Barrier(shape.sharers * shape.peers) for _ in range(shape.stages)]
         self.turn = [Barrier(4), Barrier(4)]
         self.told = [Barrier(1) for _ in range(TILES_AHEAD)]
@@ -129,6 +135,8 @@ class Cluster:
             self._start(self.ending(rank, self.producer(rank)))
             for consumer in range(shape.consumers):
                 self._start(self.ending(rank, self.consumer(rank, consumer)))
+            for feeder in range(shape.feeders):
+                self._start(self.ending(rank, self.feeder(rank, feeder)))
 
     def run(self) -> None:
         """Until all have ended; fails if nobody can go on."""
@@ -153,7 +161,7 @@ class Cluster:
 
     def alive(self, rank: int) -> Block:
         """A block that another one signals or writes to."""
-        assert self.blocks[rank].ended <= self.shape.consumers, "the block has ended"
+        assert self.blocks[rank].ended <= self.shape.consumers + self.shape.feeders, "the block has ended"
         return self.blocks[rank]
 
     def producer(self, rank: int) -> Iterator[Condition]:
@@ -177,8 +185,9 @@ class Cluster:
                 if step == 1:
                     yield from tell(steps)
                 yield block.empty[ring.stage].over(ring.phase ^ 1)
-                block.full[ring.stage].arrive(shape.cluster_m + shape.cluster_n)
-                for operand, share, targets in (("a", rank_n, same_rows), ("b", rank_m, same_columns)):
+                copies = [("a", rank_n, same_rows)] + [("b", rank_m, same_columns)] * (shape.feeders == 0)
+                block.full[ring.stage].arrive(shape.cluster_n + (0 if shape.feeders else shape.cluster_m))
+                for operand, share, targets in copies:
                     for target in targets:
                         self._copy(target, ring.stage, (operand, share), (tile, step))
                 ring.advance()
@@ -189,6 +198,20 @@ class Cluster:
                 yield block.empty[ring.stage].over(ring.phase ^ 1)
                 ring.advance()
             assert all(barrier.arrived == 0 for barrier in block.empty), "another block still signals this one"
+
+    def feeder(self, rank: int, feeder: int) -> Iterator[Condition]:
+        """A thread that copies some of B; its arrival comes when its copies have."""
+        block, ring = self.blocks[rank], Ring(self.shape.stages)
+        for tile, steps in enumerate(self.shape.tiles):
+            for step in range(steps):
+                yield block.empty[ring.stage].over(ring.phase ^ 1)
+                self.under_way.append(partial(self._feed, rank, ring.stage, feeder, (tile, step)))
+                ring.advance()
+
+    def _feed(self, rank: int, stage: int, feeder: int, what: tuple[int, int]) -> None:
+        block = self.alive(rank)
+        block.memory[stage]["b", feeder] = what
+        block.full[stage].arrive()
 
     def _copy(self, target: int, stage: int, place: tuple[str, int], what: tuple[int, int]) -> None:
         def arrive() -> None:
@@ -268,7 +291,7 @@ class Cluster:
 
     def _check(self, block: Block, stage: int, what: tuple[int, int]) -> None:
         shape = self.shape
-        places = [("a", share) for share in range(shape.cluster_n)] + [("b", share) for share in range(shape.cluster_m)]
+        places = [("a", share) for share in range(shape.cluster_n)] + [("b", share) for share in range(shape.shares_b)]
         assert block.memory[stage] == dict.fromkeys(places, what)
 
     def _give_back(self, rank: int, stage: int) -> None:
@@ -301,6 +324,9 @@ SHAPES = [
     Shape(4, 2, ping_pong=True, cluster_m=2, tiles=(3, 4, 5, 1)),
     Shape(2, 1, cluster_m=2, cluster_n=2),
     Shape(3, 1, cluster_m=1, cluster_n=4),
+    Shape(4, 2, feeders=4, tiles=(4, 1, 0, 6)),
+    Shape(2, 1, feeders=3),
+    Shape(5, 2, ping_pong=True, feeders=4, tiles=(1, 7, 0, 2, 3)),
     Shape(4, 1, cluster_k=2, tiles=(9,)),
     Shape(3, 2, cluster_k=4, tiles=(2,)),
     Shape(2, 3, cluster_k=8, tiles=(0,)),

@@ -27,7 +27,7 @@ __host__ __device__ constexpr int wgmma_store_slots(int panels, int slot_bytes, 
 
 template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
           int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int CLUSTER_K_, int MIN_BLOCKS_,
-          bool A_K_MAJOR_, bool B_K_MAJOR_, int STORE_>
+          bool A_K_MAJOR_, bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_>
 struct WgmmaTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -39,6 +39,11 @@ struct WgmmaTraits {
   static constexpr bool PING_PONG = PING_PONG_;
   using A = WgmmaOperand<BLOCK_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
   using B = WgmmaOperand<BLOCK_N, BLOCK_K, int(sizeof(TIn)), B_K_MAJOR_, CLUSTER_M>;
+  // Operands whose rows begin at multiples of LOAD bytes, less than 16, are copied by the producer's threads.
+  static constexpr bool A_K_MAJOR = A_K_MAJOR_, B_K_MAJOR = B_K_MAJOR_;
+  static constexpr bool kFedA = A_LOAD_ < 16, kFedB = B_LOAD_ < 16, kFed = kFedA || kFedB;
+  using FeedA = WgmmaFeed<A, (A_K_MAJOR ? BLOCK_K : BLOCK_M) * int(sizeof(TIn)), min_of(A_LOAD_, 8), kWarpgroup>;
+  using FeedB = WgmmaFeed<B, (B_K_MAJOR ? BLOCK_K : BLOCK_N) * int(sizeof(TIn)), min_of(B_LOAD_, 8), kWarpgroup>;
   using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N, CLUSTER_K>;
 
   static constexpr int kThreads = kWarpgroup * (1 + CONSUMERS);
@@ -48,6 +53,7 @@ struct WgmmaTraits {
   static constexpr int kTiles = CLUSTER_M * CLUSTER_N;                 // of a cluster; its blocks sum each in CLUSTER_K slices
   static constexpr int kColumns = BLOCK_N / CLUSTER_K;                 // of C that a block writes
   static constexpr int kStageBytes = A::kBytes + B::kBytes;
+  static constexpr int kBytesOfTma = (kFedA ? 0 : A::kBytes) + (kFedB ? 0 : B::kBytes);
 
   // Without TMA, C is staged in any number of columns: 32 for each slot.
   static constexpr int kStoreRowBytes = STORE == 16 ? wgmma_store_row_bytes(kColumns * int(sizeof(TOut))) : 128;
@@ -59,7 +65,7 @@ struct WgmmaTraits {
   static constexpr int kSums = kTilesM * BLOCK_N / 2;
   static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
   static constexpr bool kMoveRegisters = kRegistersAtLaunch < 224;
-  static constexpr int kProducerRegisters = CONSUMERS >= 3 ? 32 : kSums > 128 ? 24 : 40;
+  static constexpr int kProducerRegisters = kFed ? 56 : CONSUMERS >= 3 ? 32 : kSums > 128 ? 24 : 40;
   static constexpr int kConsumerRegisters =
       !kMoveRegisters ? kRegistersAtLaunch
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
@@ -67,6 +73,10 @@ struct WgmmaTraits {
   using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, kColumns, kStoreRowBytes, kStoreSlots>;
   using RowStore = WgmmaRowStore<TAcc, kTilesM, kColumns, kStagedBytes / kStripRows / int(sizeof(TAcc)),
                                  kConsumerRegisters - kSums>;
+  // Rows of C that begin anywhere, if beta = 0.
+  using WindowStore = typename Select<sizeof(TOut) == 2,
+                                      WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, kColumns, kConsumerRegisters - kSums>,
+                                      WgmmaPairStore<TAcc, (STORE < 8), kTilesM, kColumns>>::type;
   using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
   using Exchange = WgmmaExchange<TAcc, kTilesM, 4 * CONSUMERS, BLOCK_N, CLUSTER_K>;
   using Space = Space_;
@@ -74,7 +84,8 @@ struct WgmmaTraits {
   static_assert(BLOCK_M % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
   static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
-  static_assert(kSums <= 192, "accumulators must fit the registers");
+  static_assert(kSums <= (kFed ? 128 : 192), "accumulators must fit the registers");
+  static_assert(!kFed || kTiles * CLUSTER_K == 1, "each block feeds itself");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
   static_assert(kColumns % 16 == 0 && kColumns * CLUSTER_K == BLOCK_N, "parts of the columns in whole 32 bytes");
   static_assert(CLUSTER_K == 1 || (!PING_PONG && Exchange::kBytes <= STAGES * kStageBytes), "stages hold all slices");
@@ -112,7 +123,7 @@ struct WgmmaShared {
   // made must be the warp's.
   __device__ __forceinline__ void make_barriers(int warp) const {
     if (threadIdx.x % 32 != 0) return;
-    if (warp == 1) make<Traits::STAGES>(full(0), 1);
+    if (warp == 1) make<Traits::STAGES>(full(0), Traits::kFed ? 1 + kWarpgroup : 1);
     if (warp == 2) make<Traits::STAGES>(empty(0), Traits::kSharers * Traits::kPeers);
     if (warp == 3) {
       make<kTilesAhead>(told(0), 1);
@@ -173,13 +184,14 @@ __device__ __forceinline__ void wgmma_meet() {
 
 // One warp: asks for all of A and B that this block multiplies, or for its share of what the cluster shares, and tells the
 // consumers which tiles come. All lanes walk alike, so that their registers are the warp's; the first one asks and tells.
+// Where TMA cannot read an operand, four warps do so, walk alike, and each thread copies some of it.
 template <class Traits>
 class WgmmaProducer {
  public:
   static constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
 
   __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const TensorMap& map_a, const TensorMap& map_b)
-      : shared_(shared), map_a_(map_a), map_b_(map_b), first_lane_(threadIdx.x % 32 == 0) {}
+      : shared_(shared), map_a_(map_a), map_b_(map_b), first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {}
 
   // A tile's first step is asked for before anybody hears of the tile: the copy takes longer than the news.
   __device__ __forceinline__ void run(const GemmArguments& args) {
@@ -189,10 +201,10 @@ class WgmmaProducer {
     wgmma_start<Traits>();
     WgmmaRing<kTilesAhead> places;
     for (; more; places.advance()) {
-      if (tile.steps > 0) ask(tile, 0);
+      if (tile.steps > 0) ask(args, tile, 0);
       tell(tile, places);
 #pragma unroll 1
-      for (int step = 1; step < tile.steps; ++step) ask(tile, step);
+      for (int step = 1; step < tile.steps; ++step) ask(args, tile, step);
       more = walk.next(tile);
     }
     tile.steps = -1;
@@ -203,7 +215,7 @@ class WgmmaProducer {
 
  private:
   // For one step of a tile, once the next place of the ring is free.
-  __device__ __forceinline__ void ask(const WgmmaTile& tile, int step) {
+  __device__ __forceinline__ void ask(const GemmArguments& args, const WgmmaTile& tile, int step) {
     // Blocks of the same rows share A: every CLUSTER_M-th; of the same columns B: CLUSTER_M neighbours.
     const int rank = int(blockIdx.x) % Traits::kTiles, rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
     const int first = int(blockIdx.x) % (Traits::kTiles * Traits::CLUSTER_K) - rank;  // of the same slice of k
@@ -216,14 +228,34 @@ class WgmmaProducer {
     ptx::mbarrier_wait(shared_.empty(ring_.stage), ring_.phase ^ 1);
     if (first_lane_) {
       const unsigned full = shared_.full(ring_.stage);
-      ptx::mbarrier_expect(full, Traits::kStageBytes);
-      Traits::A::load(map_a_, shared_.a(ring_.stage), full, m, k, batch, rank_n, same_rows);
-      Traits::B::load(map_b_, shared_.b(ring_.stage), full, n, k, batch, rank_m, same_columns);
+      ptx::mbarrier_expect(full, Traits::kBytesOfTma);
+      if constexpr (!Traits::kFedA) {
+        Traits::A::load(map_a_, shared_.a(ring_.stage), full, m, k, batch, rank_n, same_rows);
+      }
+      if constexpr (!Traits::kFedB) {
+        Traits::B::load(map_b_, shared_.b(ring_.stage), full, n, k, batch, rank_m, same_columns);
+      }
     }
+    if constexpr (Traits::kFed) feed(args, m, n, k, batch);
     ring_.advance();
   }
 
+  // This thread's part of what TMA does not copy.
+  __device__ __forceinline__ void feed(const GemmArguments& args, int m, int n, int k, int batch) const {
+    using T = typename Traits::TIn;
+    if constexpr (Traits::kFedA) {
+      const auto part = wgmma_part<T, Traits::A_K_MAJOR>(args.a, args.lda, args.stride_a, args.m, args.k, m, k, batch);
+      Traits::FeedA::copy(part, shared_.a(ring_.stage), int(threadIdx.x));
+    }
+    if constexpr (Traits::kFedB) {
+      const auto part = wgmma_part<T, Traits::B_K_MAJOR>(args.b, args.ldb, args.stride_b, args.n, args.k, n, k, batch);
+      Traits::FeedB::copy(part, shared_.b(ring_.stage), int(threadIdx.x));
+    }
+    ptx::cp_async_arrive(shared_.full(ring_.stage));
+  }
+
   __device__ __forceinline__ void tell(const WgmmaTile& tile, const WgmmaRing<kTilesAhead>& places) const {
+    if (Traits::kFed && threadIdx.x >= 32) return;
     ptx::mbarrier_wait(shared_.known(places.stage), places.phase ^ 1);
     if (!first_lane_) return;
     *shared_.tile(places.stage) = tile;
@@ -305,6 +337,8 @@ class WgmmaConsumer {
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       ptx::mbarrier_wait(shared_.full(ring.stage), ring.phase);
+      // What threads have copied must be seen by wgmma, which reads shared memory as TMA does.
+      if constexpr (Traits::kFed) ptx::fence_async_proxy();
       ptx::wgmma_fence();
       multiply_stage(sum, ring.stage, step > 0);
       ptx::wgmma_commit();
@@ -439,13 +473,19 @@ class WgmmaConsumer {
     }
     TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
     const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
+    if constexpr (Traits::STORE < 16) {
+      if (by_tma_) {
+        Traits::WindowStore::store(to_c, sum, row, tile.n);
+        return;
+      }
+    }
     Traits::RowStore::store(to_c, staged, sum, row, tile.n);
   }
 
   WgmmaShared<Traits> shared_;
   int consumer_;
   int warp_;    // of the consumer
-  int by_tma_;  // C is written by TMA, if its rows allow it
+  int by_tma_;  // C is written by TMA, if its rows allow it, or by windows
   TAcc alpha_;
 };
 
@@ -457,17 +497,19 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
   // The same in every lane: what follows from it need not be computed by each.
   const int warp = int(__reduce_or_sync(~0u, threadIdx.x / 32));
   if (warp == 0) {
-    ptx::prefetch(map_a);
-    ptx::prefetch(map_b);
+    if constexpr (!Traits::kFedA) ptx::prefetch(map_a);
+    if constexpr (!Traits::kFedB) ptx::prefetch(map_b);
   } else {
     shared.make_barriers(warp);
   }
   if (warp < 4) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
-    if (warp == 0) {
+    if (warp == 0 || Traits::kFed) {
       WgmmaProducer<Traits>(shared, map_a, map_b).run(args);
     } else {
-      if (Traits::STORE == 16 && warp == 1) ptx::prefetch(map_c);
+      if constexpr (Traits::STORE == 16) {
+        if (warp == 1) ptx::prefetch(map_c);
+      }
       wgmma_start<Traits>();
     }
   } else {
