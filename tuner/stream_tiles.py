@@ -20,9 +20,11 @@ _CHUNK_BYTES = 64  # of k that a warp multiplies at once
 _OCTET = 8  # rows of the held operand in one mma
 _LOOP_SLOTS = 24.0  # issue slots of a step besides copies, reads and products
 _COPY_SLOTS = 3.0  # of an asynchronous copy, with its address and its predicate
+_SHIFTED_SLOTS = 9.0  # of a piece that is read in five words, which are shifted
 _MMA_SLOTS = 3.0  # of two products of a piece, with the words moved to where mma takes them
 _EXCHANGE = 4.0  # times that a sum of a block of a cluster costs what a written one does
 _REQUEST_CYCLES = 3.4  # of one line in a copy of a warp: measured as 2.1 TB/s of 16 lines in 512 bytes on an H200
+_MEMORY_POWER = 4.0
 _ADDRESSES = 40.0  # registers of a thread besides sums, rows and held pieces
 
 
@@ -34,6 +36,7 @@ class StreamTiles(Tiles):
         chunks: of 64 bytes along k in one step of a warp.
         streamed_a: 1 where the streamed operand is A.
         cluster_k: blocks that share k in a cluster.
+        stretch: 1 where whole rows are copied as one stretch of memory, whatever they are aligned to.
     """
 
     lane_rows: Numbers
@@ -41,6 +44,7 @@ class StreamTiles(Tiles):
     chunks: Numbers
     streamed_a: Numbers
     cluster_k: Numbers
+    stretch: Numbers
 
     @staticmethod
     def lay_out(problem: Problem, columns: Columns) -> StreamTiles:
@@ -51,6 +55,7 @@ class StreamTiles(Tiles):
             width_a=of("", problem.alignment("a") / size), width_b=of("", problem.alignment("b") / size),
             turned_a=none, turned_b=none, lane_rows=of("lane_rows", 4), tile_s=of("tile_s", 8),
             chunks=of("chunks", 1), streamed_a=columns.words("streamed", "a"), cluster_k=of("cluster_k", 1),
+            stretch=columns.words("form", "stretch"),
         )  # fmt: skip
 
     def wanted_registers(self) -> Numbers:
@@ -62,13 +67,19 @@ class StreamTiles(Tiles):
 
     def demand(self, device: Device) -> Demand:
         """Of a step of the block: `chunks` pieces of k in each of its warps."""
-        copies = self.lane_rows * WIDE_BYTES / np.minimum(WIDE_BYTES, self._access_bytes)
+        wide = (self._access_bytes >= WIDE_BYTES) | (self.stretch > 0)
+        copies = self.lane_rows * np.where(wide, 1.0, WIDE_BYTES / self._access_bytes)
         turning = self._turned * 4 * self.lane_rows * (4 / self.element_bytes if self.element_bytes < 4 else 0)
         slots = self.chunks * (
-            _COPY_SLOTS * copies + self.lane_rows + self._held_reads + turning + self._product_slots(device)
+            _COPY_SLOTS * copies
+            + self.lane_rows * self._piece_reads
+            + self._held_reads
+            + turning
+            + self._product_slots(device)
         )
         lines = np.where((self.chunks == 1) & (self._turned == 0), 8, 4) * copies / self.lane_rows
-        moved = self.chunks * 32 * WIDE_BYTES * (2 * self.lane_rows + self._held_reads) / SMEM_BYTES
+        read = self.lane_rows * (1 + np.minimum(2.0, self._piece_reads)) + self._held_reads
+        moved = self.chunks * 32 * WIDE_BYTES * read / SMEM_BYTES
         moved = np.maximum(moved, self.chunks * self.lane_rows * lines * _REQUEST_CYCLES)
         return Demand(self.warps * (slots + _LOOP_SLOTS) / SCHEDULERS, self.warps * moved, 0.0, 0.25)
 
@@ -77,6 +88,11 @@ class StreamTiles(Tiles):
         size = np.where(self.split_k > 1, self.accumulator_bytes, self.problem.element_bytes["c"]) / self.cluster_k
         exchanged = np.where(self.cluster_k > 1, _EXCHANGE * self.accumulator_bytes, 0.0)
         return size + exchanged
+
+    @property
+    def memory_power(self) -> float:
+        """Each warp copies ahead by itself and waits for no other."""
+        return _MEMORY_POWER
 
     @property
     def steps(self) -> Numbers:
@@ -119,6 +135,15 @@ class StreamTiles(Tiles):
     @property
     def _access_bytes(self) -> Numbers:
         return np.where(self.streamed_a > 0, self.width_a, self.width_b) * self.element_bytes
+
+    @property
+    def _piece_reads(self) -> Numbers:
+        """Instructions in which a lane reads a piece of a row; where rows of a stretch begin anywhere, with shifts."""
+        along_k = (self.stretch > 0) & (self._turned == 0)
+        words = np.where(
+            self._access_bytes < 4, _SHIFTED_SLOTS, WIDE_BYTES / np.clip(self._access_bytes, 4, WIDE_BYTES)
+        )
+        return np.where(along_k & (self._access_bytes < WIDE_BYTES), words, 1.0)
 
     @property
     def _turned(self) -> Numbers:

@@ -49,7 +49,7 @@ def call(dtype: str, layout: str, streamed_a: bool, load: int, choices: Mapping[
     if "warps_k" in choices:
         reader = "kt::HeldRows" if dtype == "fp32" else "kt::HeldOctets"
         total = sums(dtype, rows, short, f"{reader}<{of_in}, {short}, {int(held)}, {load}>")
-        numbers = f"{choices['warps_k']}, {choices['chunks']}, {choices['stages']}, {choices.get('cluster_k', 1)}, 0"
+        numbers = f"{choices['warps_k']}, {choices['chunks']}, {choices['stages']}, {choices.get('cluster_k', 1)}"
         traits = f"kt::SkinnyTraits<{begin}, {numbers}, {int(streamed)}, {load}, {store}, {total}>"
     else:
         group = min(short // 4, 4 if of_out != "double" else 2) if streamed_a else 2

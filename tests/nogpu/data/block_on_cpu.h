@@ -184,10 +184,6 @@ inline void cp_async_zfill(unsigned target, const void* global, bool valid) {
   cpu::copy_later(target, global, BYTES, valid ? BYTES : 0);
 }
 inline void cp_async_part(unsigned target, const void* global, int bytes) { cpu::copy_later(target, global, 16, bytes); }
-template <int PREFETCH>
-inline void cp_async_prefetch(unsigned target, const void* global, bool valid) {
-  cpu::copy_later(target, global, 16, valid ? 16 : 0);
-}
 inline void cp_async_commit() {
   auto& fiber = cpu::fibers[cpu::running];
   fiber.groups.push_back(std::move(fiber.open));

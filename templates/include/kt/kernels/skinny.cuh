@@ -9,7 +9,7 @@
 namespace kt {
 
 template <class TIn_, class TAcc_, class TOut_, bool STREAMED_A_, int TILE_S_, int LANE_ROWS_, int WARPS_L_,
-          int WARPS_K_, int CHUNKS_, int STAGES_, int CLUSTER_K_, int PREFETCH_, bool STREAMED_K_, int STREAMED_LOAD_, int STORE_, class Sums_>
+          int WARPS_K_, int CHUNKS_, int STAGES_, int CLUSTER_K_, bool STREAMED_K_, int STREAMED_LOAD_, int STORE_, class Sums_>
 struct SkinnyTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -20,7 +20,7 @@ struct SkinnyTraits {
   static constexpr int CHUNKS = CHUNKS_, STAGES = STAGES_, CLUSTER_K = CLUSTER_K_, STORE = STORE_;
   static constexpr bool kStretch = false;
   static constexpr int kThreads = 32 * WARPS_L * WARPS_K;
-  using Streamed = StreamedOperand<TIn, LANE_ROWS, STREAMED_K_, STREAMED_LOAD_, CHUNKS, STAGES, PREFETCH_>;
+  using Streamed = StreamedOperand<TIn, LANE_ROWS, STREAMED_K_, STREAMED_LOAD_, CHUNKS, STAGES>;
   static constexpr int kWarpRows = 8 * LANE_ROWS, kTileL = kWarpRows * WARPS_L;
 
   // The block's sums in shared memory lie as C does: neighbours in a row of C are neighbours.

@@ -45,7 +45,7 @@ __device__ __forceinline__ void turn(const Vectors& vectors, unsigned (&pieces)[
 }
 
 // LOAD_BYTES: rows of memory begin and end at multiples of it.
-template <class T, int LANE_ROWS, bool K_CONTIGUOUS, int LOAD_BYTES, int CHUNKS, int STAGES, int PREFETCH = 0>
+template <class T, int LANE_ROWS, bool K_CONTIGUOUS, int LOAD_BYTES, int CHUNKS, int STAGES>
 struct StreamedOperand {
   static constexpr int kSize = int(sizeof(T));
   static constexpr int kElements = kPieceBytes / kSize;    // of a piece
@@ -107,9 +107,7 @@ struct StreamedOperand {
 
   // Copies one piece, of which the first `valid` elements are there (whole accesses).
   __device__ __forceinline__ static void copy_piece(unsigned shared, const T* source, int valid) {
-    if constexpr (kAccess == 16) {
-      ptx::cp_async_prefetch<PREFETCH>(shared, source, valid > 0);
-    } else if constexpr (kAccess >= 4) {
+    if constexpr (kAccess >= 4) {
 #pragma unroll
       for (int i = 0; i < kPieceBytes / kAccess; ++i) {
         ptx::cp_async_zfill<kAccess>(shared + i * kAccess, source + i * (kAccess / kSize), i * (kAccess / kSize) < valid);

@@ -7,20 +7,6 @@ __device__ __forceinline__ void cp_async_part(unsigned shared, const void* globa
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(global), "r"(bytes));
 }
 
-// Copies 16 bytes, or fills them with zeros where `valid` is false. L2 is asked to bring PREFETCH (0, 128, 256) bytes
-// around them from memory.
-template <int PREFETCH>
-__device__ __forceinline__ void cp_async_prefetch(unsigned shared, const void* global, bool valid) {
-  const int size = valid ? 16 : 0;
-  if constexpr (PREFETCH == 256) {
-    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(global), "r"(size));
-  } else if constexpr (PREFETCH == 128) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(global), "r"(size));
-  } else {
-    cp_async_zfill<16>(shared, global, valid);
-  }
-}
-
 __device__ __forceinline__ unsigned load_shared_word(unsigned shared) {
   unsigned word;
   asm volatile("ld.shared.u32 %0, [%1];\n" : "=r"(word) : "r"(shared));
