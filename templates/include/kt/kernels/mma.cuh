@@ -77,9 +77,10 @@ struct MmaForm : PlainSums<TAcc> {
   template <class Tile, Side SIDE, int WARP_MN>
   using Reader = Either<Tile::K_CONTIGUOUS, ReaderAlongK<Tile, SIDE, WARP_MN>, ReaderAlongMn<Tile, SIDE, WARP_MN>>;
 
-  // What is left to do with a word before it is multiplied.
-  static __device__ __forceinline__ Word prepared(Word word) {
+  // What multiplication `part` of a k step takes of a word.
+  static __device__ __forceinline__ Word prepared(Word word, int part) {
     if constexpr (FORMAT == Format::kTf32) word = ptx::round_to_tf32(word);
+    if constexpr (kWidened) word = ptx::widened<FORMAT>(word, part);
     return word;
   }
 };
@@ -158,17 +159,20 @@ struct MmaSums {
     mine = Form::added(mine, parked);
   }
 
+  static constexpr int kProducts = kStrips * kOctets;  // instructions of a multiplication
+
   // Columns turn back at the end of each row of tiles, so that one fragment of B is used twice in a row.
-  __device__ __forceinline__ void multiply(const typename Traits::FragmentA& a, const typename Traits::FragmentB& b) {
+  // `after(i)` is called behind instruction i.
+  template <class After>
+  __device__ __forceinline__ void multiply(const typename Traits::FragmentA& a, const typename Traits::FragmentB& b,
+                                           const After& after) {
 #pragma unroll
-    for (int part = 0; part < Form::kMultiplications; ++part) {
+    for (int i = 0; i < kStrips; ++i) {
 #pragma unroll
-      for (int i = 0; i < kStrips; ++i) {
-#pragma unroll
-        for (int step = 0; step < kOctets; ++step) {
-          const int j = i % 2 ? kOctets - 1 - step : step;
-          ptx::mma<Form::kMultiplied>(at[i][j], a.at[part] + 4 * i, b.at[part] + 2 * j);
-        }
+      for (int step = 0; step < kOctets; ++step) {
+        const int j = i % 2 ? kOctets - 1 - step : step;
+        ptx::mma<Form::kMultiplied>(at[i][j], a.at + 4 * i, b.at + 2 * j);
+        after(i * kOctets + step);
       }
     }
   }
@@ -234,8 +238,16 @@ struct MmaPipeline {
   typename Traits::TileB& b;
   typename Traits::ReaderA reader_a;
   typename Traits::ReaderB reader_b;
-  typename Traits::ReaderA::Raw raw_a;  // words of the next k step
-  typename Traits::ReaderB::Raw raw_b;
+  struct Fragments {
+    typename Traits::FragmentA a;
+    typename Traits::FragmentB b;
+  };
+  struct Raw {
+    typename Traits::ReaderA::Raw a;
+    typename Traits::ReaderB::Raw b;
+  };
+  Raw raw;        // words of the present k step, as long as multiplications are to be made of them
+  Fragments now;  // of the multiplication that comes next
   unsigned shared, end;
   unsigned fill, drain;  // the stages to be filled and to be read
 
@@ -292,9 +304,57 @@ struct MmaPipeline {
     __syncthreads();
   }
 
-  __device__ __forceinline__ void read(int k_step) {
-    reader_a.read(raw_a, drain, k_step);
-    reader_b.read(raw_b, drain + Traits::TileA::kBytes, k_step);
+  __device__ __forceinline__ void read(Raw& words, int k_step) const {
+    reader_a.read(words.a, drain, k_step);
+    reader_b.read(words.b, drain + Traits::TileA::kBytes, k_step);
+  }
+
+  // Makes pieces `from` ... `to` - 1 of the fragments of a multiplication, A before B.
+  static constexpr int kMultiplications = Traits::Form::kMultiplications;
+  static constexpr int kPiecesA = Traits::ReaderA::kPieces, kPieces = kPiecesA + Traits::ReaderB::kPieces;
+  __device__ __forceinline__ static void arrange(Fragments& fragments, const Raw& words, int part, int from, int to) {
+    using Form = typename Traits::Form;
+#pragma unroll
+    for (int piece = from; piece < to; ++piece) {
+      if (piece < kPiecesA) {
+        Traits::ReaderA::template arrange<Form>(fragments.a, words.a, part, piece);
+      } else {
+        Traits::ReaderB::template arrange<Form>(fragments.b, words.b, part, piece - kPiecesA);
+      }
+    }
+  }
+
+  // Multiplies what is ready, and makes the fragments of the next multiplication (part `next_part` of `words`): a few
+  // pieces behind each instruction of the second half, when the words have arrived. So neither that work nor the wait
+  // for what it needs stands between two multiplications.
+  __device__ __forceinline__ void multiply_and_arrange(MmaSums<Traits>& sums, const Raw& words, int next_part) {
+    constexpr int kProducts = MmaSums<Traits>::kProducts, kFirst = kProducts / 2, kRest = kProducts - kFirst;
+    Fragments next;
+    sums.multiply(now.a, now.b, [&](int product) {
+      const int i = product - kFirst;
+      if (i >= 0) arrange(next, words, next_part, i * kPieces / kRest, (i + 1) * kPieces / kRest);
+    });
+    now = next;
+  }
+
+  // Words and fragments of a k step, at once.
+  __device__ __forceinline__ void read_now(int k_step) {
+    read(raw, k_step);
+    arrange(now, raw, 0, 0, kPieces);
+  }
+
+  // The multiplications of a k step, while words `fresh` of the next one arrive.
+  __device__ __forceinline__ void multiply_ahead(MmaSums<Traits>& sums, const Raw& fresh) {
+    if constexpr (kMultiplications == 1) {
+      multiply_and_arrange(sums, fresh, 0);
+    } else {
+#pragma unroll
+      for (int part = 0; part < kMultiplications; ++part) {
+        arrange(now, raw, part, 0, kPieces);
+        sums.multiply(now.a, now.b, [](int) {});
+      }
+      raw = fresh;
+    }
   }
 
   __device__ __forceinline__ void begin() {
@@ -305,7 +365,7 @@ struct MmaPipeline {
     }
     ptx::cp_async_wait<Traits::STAGES - 2>();
     __syncthreads();
-    if constexpr (Traits::Form::kAhead) read(0);
+    if constexpr (Traits::Form::kAhead) read_now(0);
   }
 
   // One k step. The fragments of the next one are read while it multiplies, if the format reads ahead.
@@ -316,15 +376,16 @@ struct MmaPipeline {
     if constexpr (kAhead && !kEarly && kLast) end_copy();
     if constexpr (kAhead && K_STEP == kSteps - 1 - int(kEarly)) await_stage();
     if constexpr (kAhead && kLast) drain = after(drain);
-    if constexpr (!kAhead) read(K_STEP);
-    typename Traits::FragmentA a_words;
-    typename Traits::FragmentB b_words;
-    Traits::ReaderA::template arrange<typename Traits::Form>(a_words, raw_a);
-    Traits::ReaderB::template arrange<typename Traits::Form>(b_words, raw_b);
-    if constexpr (kAhead) read((K_STEP + 1) % kSteps);
+    Raw fresh;
+    if constexpr (!kAhead) read_now(K_STEP);
+    if constexpr (kAhead) read(fresh, (K_STEP + 1) % kSteps);
     Staged staged;
     if constexpr (kCopies) start_copy<K_STEP - kFirstCopy>(staged);
-    sums.multiply(a_words, b_words);
+    if constexpr (kAhead) {
+      multiply_ahead(sums, fresh);
+    } else {
+      sums.multiply(now.a, now.b, [](int) {});
+    }
     if constexpr (kCopies) finish_copy<K_STEP - kFirstCopy>(staged);
     if constexpr (kLast && (kEarly || !kAhead)) end_copy();
     if constexpr (kLast && !kAhead) {
