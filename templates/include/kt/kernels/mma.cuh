@@ -309,30 +309,35 @@ struct MmaPipeline {
     reader_b.read(words.b, drain + Traits::TileA::kBytes, k_step);
   }
 
-  // Makes pieces `from` ... `to` - 1 of the fragments of a multiplication, A before B.
+  // Makes one piece of the fragments of a multiplication: of A, then of B.
   static constexpr int kMultiplications = Traits::Form::kMultiplications;
   static constexpr int kPiecesA = Traits::ReaderA::kPieces, kPieces = kPiecesA + Traits::ReaderB::kPieces;
-  __device__ __forceinline__ static void arrange(Fragments& fragments, const Raw& words, int part, int from, int to) {
+  __device__ __forceinline__ static void arrange(Fragments& fragments, const Raw& words, int part, int piece) {
     using Form = typename Traits::Form;
-#pragma unroll
-    for (int piece = from; piece < to; ++piece) {
-      if (piece < kPiecesA) {
-        Traits::ReaderA::template arrange<Form>(fragments.a, words.a, part, piece);
-      } else {
-        Traits::ReaderB::template arrange<Form>(fragments.b, words.b, part, piece - kPiecesA);
-      }
+    if (piece < kPiecesA) {
+      Traits::ReaderA::template arrange<Form>(fragments.a, words.a, part, piece);
+    } else {
+      Traits::ReaderB::template arrange<Form>(fragments.b, words.b, part, piece - kPiecesA);
     }
   }
+  __device__ __forceinline__ static void arrange_all(Fragments& fragments, const Raw& words, int part) {
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) arrange(fragments, words, part, piece);
+  }
 
-  // Multiplies what is ready, and makes the fragments of the next multiplication (part `next_part` of `words`): a few
-  // pieces behind each instruction of the second half, when the words have arrived. So neither that work nor the wait
-  // for what it needs stands between two multiplications.
-  __device__ __forceinline__ void multiply_and_arrange(MmaSums<Traits>& sums, const Raw& words, int next_part) {
-    constexpr int kProducts = MmaSums<Traits>::kProducts, kFirst = kProducts / 2, kRest = kProducts - kFirst;
+  // Multiplies what is ready, and makes the fragments of the next multiplication: a few pieces behind each instruction of
+  // the second half, when the words have arrived. So neither that work nor the wait for what it needs stands between two
+  // multiplications. (A loop whose bounds were not the same each time would stay a loop, and fragments in local memory.)
+  __device__ __forceinline__ void multiply_and_arrange(MmaSums<Traits>& sums, const Raw& words) {
+    constexpr int kProducts = MmaSums<Traits>::kProducts, kFirst = kProducts / 2;
+    constexpr int kEach = cdiv(kPieces, kProducts - kFirst);
     Fragments next;
     sums.multiply(now.a, now.b, [&](int product) {
-      const int i = product - kFirst;
-      if (i >= 0) arrange(next, words, next_part, i * kPieces / kRest, (i + 1) * kPieces / kRest);
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        const int piece = (product - kFirst) * kEach + i;
+        if (piece >= 0 && piece < kPieces) arrange(next, words, 0, piece);
+      }
     });
     now = next;
   }
@@ -340,17 +345,17 @@ struct MmaPipeline {
   // Words and fragments of a k step, at once.
   __device__ __forceinline__ void read_now(int k_step) {
     read(raw, k_step);
-    arrange(now, raw, 0, 0, kPieces);
+    arrange_all(now, raw, 0);
   }
 
   // The multiplications of a k step, while words `fresh` of the next one arrive.
   __device__ __forceinline__ void multiply_ahead(MmaSums<Traits>& sums, const Raw& fresh) {
     if constexpr (kMultiplications == 1) {
-      multiply_and_arrange(sums, fresh, 0);
+      multiply_and_arrange(sums, fresh);
     } else {
 #pragma unroll
       for (int part = 0; part < kMultiplications; ++part) {
-        arrange(now, raw, part, 0, kPieces);
+        arrange_all(now, raw, part);
         sums.multiply(now.a, now.b, [](int) {});
       }
       raw = fresh;
