@@ -106,7 +106,7 @@ def test_the_space_stays_small_enough_to_be_searched_for_every_shape(dtype: str)
 
 @pytest.mark.parametrize("warp_m", SPACE.parameters["warp_m"])
 def test_fragments_of_every_warp_tile_stay_in_registers(warp_m: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index that the compiler does not see through puts them into local memory, which is no spill. Formats take turns."""
+    """An index that the compiler does not see through puts them into local memory, and that is no spill."""
     monkeypatch.setenv("CUDA_CACHE_DISABLE", "1")  # a cached compilation has no log
     tools = toolchain()
     load_builtins(tools.library)

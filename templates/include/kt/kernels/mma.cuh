@@ -55,9 +55,9 @@ struct MmaForm : PlainSums<TAcc> {
   static constexpr int kMultiplications = kWidened ? 2 : 1;
   static constexpr Format kMultiplied = kWidened ? Format::kFp16 : FORMAT;
   static constexpr int kDepthBytes = kDoubles ? 64 : 32;
-  // Whether the next fragments are read while the present ones multiply. fp64 multiplies so long that other warps fill
-  // the pause, and its sums need the registers.
-  static constexpr bool kAhead = !kDoubles;
+  // The next fragments are read while the present ones multiply. Of fp64, whose instructions are long and whose sums need
+  // the registers, only the next strip of A is there, and B's next octets during the last strip of a k step.
+  static constexpr bool kByStrips = kDoubles;
   static constexpr RowOrder kOrderAlongMn = kBytes               ? RowOrder::kBytePairs
                                             : kWords || kDoubles ? RowOrder::kFourApart
                                                                  : RowOrder::kPlain;
@@ -117,7 +117,7 @@ struct MmaTraits {
   static_assert(kThreads <= 1024, "a block has at most 1024 threads");
   static_assert(STAGES >= 2, "one tile is read while the next arrives");
   static_assert(kSteps >= 2, "copies end before the last k step");
-  static_assert(!EARLY || (STAGES >= 3 && Form::kAhead), "an early barrier needs a further stage, and reads ahead");
+  static_assert(!EARLY || (STAGES >= 3 && !Form::kByStrips), "an early barrier needs a further stage, and a k step ahead");
 };
 
 // The sums of a warp.
@@ -167,13 +167,16 @@ struct MmaSums {
   __device__ __forceinline__ void multiply(const typename Traits::FragmentA& a, const typename Traits::FragmentB& b,
                                            const After& after) {
 #pragma unroll
-    for (int i = 0; i < kStrips; ++i) {
+    for (int i = 0; i < kStrips; ++i) multiply_strip(i, a, b, after);
+  }
+  template <class After>
+  __device__ __forceinline__ void multiply_strip(int i, const typename Traits::FragmentA& a,
+                                                 const typename Traits::FragmentB& b, const After& after) {
 #pragma unroll
-      for (int step = 0; step < kOctets; ++step) {
-        const int j = i % 2 ? kOctets - 1 - step : step;
-        ptx::mma<Form::kMultiplied>(at[i][j], a.at + 4 * i, b.at + 2 * j);
-        after(i * kOctets + step);
-      }
+    for (int step = 0; step < kOctets; ++step) {
+      const int j = i % 2 ? kOctets - 1 - step : step;
+      ptx::mma<Form::kMultiplied>(at[i][j], a.at + 4 * i, b.at + 2 * j);
+      after(i * kOctets + step);
     }
   }
 
@@ -342,12 +345,6 @@ struct MmaPipeline {
     now = next;
   }
 
-  // Words and fragments of a k step, at once.
-  __device__ __forceinline__ void read_now(int k_step) {
-    read(raw, k_step);
-    arrange_all(now, raw, 0);
-  }
-
   // The multiplications of a k step, while words `fresh` of the next one arrive.
   __device__ __forceinline__ void multiply_ahead(MmaSums<Traits>& sums, const Raw& fresh) {
     if constexpr (kMultiplications == 1) {
@@ -370,34 +367,58 @@ struct MmaPipeline {
     }
     ptx::cp_async_wait<Traits::STAGES - 2>();
     __syncthreads();
-    if constexpr (Traits::Form::kAhead) read_now(0);
+    read(raw, 0);
+    arrange_all(now, raw, 0);
   }
 
-  // One k step. The fragments of the next one are read while it multiplies, if the format reads ahead.
+  // One k step. The fragments of the next one are read while it multiplies.
   template <int K_STEP>
   __device__ __forceinline__ void step(MmaSums<Traits>& sums) {
-    constexpr bool kAhead = Traits::Form::kAhead, kLast = K_STEP == kSteps - 1;
+    constexpr bool kLast = K_STEP == kSteps - 1;
     constexpr bool kCopies = K_STEP >= kFirstCopy && K_STEP < kFirstCopy + kParts;
-    if constexpr (kAhead && !kEarly && kLast) end_copy();
-    if constexpr (kAhead && K_STEP == kSteps - 1 - int(kEarly)) await_stage();
-    if constexpr (kAhead && kLast) drain = after(drain);
-    Raw fresh;
-    if constexpr (!kAhead) read_now(K_STEP);
-    if constexpr (kAhead) read(fresh, (K_STEP + 1) % kSteps);
     Staged staged;
-    if constexpr (kCopies) start_copy<K_STEP - kFirstCopy>(staged);
-    if constexpr (kAhead) {
-      multiply_ahead(sums, fresh);
+    if constexpr (Traits::Form::kByStrips) {
+      if constexpr (kCopies) start_copy<K_STEP - kFirstCopy>(staged);
+      multiply_by_strips<K_STEP>(sums);
     } else {
-      sums.multiply(now.a, now.b, [](int) {});
+      if constexpr (!kEarly && kLast) end_copy();
+      if constexpr (K_STEP == kSteps - 1 - int(kEarly)) await_stage();
+      if constexpr (kLast) drain = after(drain);
+      Raw fresh;
+      read(fresh, (K_STEP + 1) % kSteps);
+      if constexpr (kCopies) start_copy<K_STEP - kFirstCopy>(staged);
+      multiply_ahead(sums, fresh);
     }
     if constexpr (kCopies) finish_copy<K_STEP - kFirstCopy>(staged);
-    if constexpr (kLast && (kEarly || !kAhead)) end_copy();
-    if constexpr (kLast && !kAhead) {
-      await_stage();
-      drain = after(drain);
-    }
+    if constexpr (kLast && kEarly) end_copy();
     if constexpr (!kLast) step<K_STEP + 1>(sums);
+  }
+
+  // The strips of a k step; the next strip of A is read during each, in the last one the first of the next k step and B.
+  template <int K_STEP>
+  __device__ __forceinline__ void multiply_by_strips(MmaSums<Traits>& sums) {
+    constexpr int kStrips = MmaSums<Traits>::kStrips, kOctetsB = MmaSums<Traits>::kOctets;
+    Raw fresh;
+    Fragments next = now;
+#pragma unroll
+    for (int i = 0; i < kStrips; ++i) {
+      const bool last = i == kStrips - 1;
+      const int k_step = last ? (K_STEP + 1) % kSteps : K_STEP;
+      if (K_STEP == kSteps - 1 && last) {
+        end_copy();
+        await_stage();
+        drain = after(drain);
+      }
+      const int strip = last ? 0 : i + 1;
+      reader_a.template read<2>(fresh.a, drain, k_step, 2 * strip);
+      if (last) reader_b.template read<kOctetsB>(fresh.b, drain + Traits::TileA::kBytes, k_step, 0);
+      sums.multiply_strip(i, now.a, now.b, [](int) {});
+#pragma unroll
+      for (int piece = 0; piece < 4; ++piece) arrange(last ? next : now, fresh, 0, 4 * strip + piece);
+    }
+#pragma unroll
+    for (int piece = kPiecesA; piece < kPieces; ++piece) arrange(next, fresh, 0, piece);
+    now = next;
   }
 
   // Copies run STAGES - 1 tiles ahead; beyond the last tile they write zeros that nobody reads.

@@ -226,12 +226,13 @@ struct DoubleRowReader : SingleDoubles<SIDE, WARP_MN / 8> {
     offset = Tile::Places::offset(first_mn + lane / 4, lane % 4 * 8);
   }
 
-  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step) const {
+  template <int COUNT = kOctets>
+  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step, int first = 0) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const unsigned address = stage + (offset ^ (k_step * 64 + half * 32));
 #pragma unroll
-      for (int octet = 0; octet < kOctets; ++octet) {
+      for (int octet = first; octet < first + COUNT; ++octet) {
         ptx::load_shared(raw[octet][half], address + octet * 8 * Tile::kRowBytes);
       }
     }
@@ -259,9 +260,10 @@ struct DoubleColumnReader : SingleDoubles<SIDE, WARP_MN / 8> {
     }
   }
 
-  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step) const {
+  template <int COUNT = kOctets>
+  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step, int first = 0) const {
 #pragma unroll
-    for (int octet = 0; octet < kOctets; ++octet) {
+    for (int octet = first; octet < first + COUNT; ++octet) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         ptx::load_shared(raw[octet][half],
