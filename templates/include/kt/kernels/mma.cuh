@@ -55,8 +55,8 @@ struct MmaForm : PlainSums<TAcc> {
   static constexpr int kMultiplications = kWidened ? 2 : 1;
   static constexpr Format kMultiplied = kWidened ? Format::kFp16 : FORMAT;
   static constexpr int kDepthBytes = kDoubles ? 64 : 32;
-  // The next fragments are read while the present ones multiply. Of fp64, whose instructions are long and whose sums need
-  // the registers, only the next strip of A is there, and B's next octets during the last strip of a k step.
+  // The next fragments are read while the present ones multiply. Of fp64, whose instructions are long and whose sums
+  // need the registers, only the next strip of A is there, and B's next octets during the last strip of a k step.
   static constexpr bool kByStrips = kDoubles;
   static constexpr RowOrder kOrderAlongMn = kBytes               ? RowOrder::kBytePairs
                                             : kWords || kDoubles ? RowOrder::kFourApart
@@ -117,7 +117,7 @@ struct MmaTraits {
   static_assert(kThreads <= 1024, "a block has at most 1024 threads");
   static_assert(STAGES >= 2, "one tile is read while the next arrives");
   static_assert(kSteps >= 2, "copies end before the last k step");
-  static_assert(!EARLY || (STAGES >= 3 && !Form::kByStrips), "an early barrier needs a further stage, and a k step ahead");
+  static_assert(!EARLY || (STAGES >= 3 && !Form::kByStrips), "an early barrier needs a stage more and a k step ahead");
 };
 
 // The sums of a warp.
@@ -328,9 +328,10 @@ struct MmaPipeline {
     for (int piece = 0; piece < kPieces; ++piece) arrange(fragments, words, part, piece);
   }
 
-  // Multiplies what is ready, and makes the fragments of the next multiplication: a few pieces behind each instruction of
-  // the second half, when the words have arrived. So neither that work nor the wait for what it needs stands between two
-  // multiplications. (A loop whose bounds were not the same each time would stay a loop, and fragments in local memory.)
+  // Multiplies what is ready, and makes the fragments of the next multiplication: a few pieces behind each instruction
+  // of the second half, when the words have arrived. So neither that work nor the wait for what it needs stands between
+  // two multiplications. (A loop whose bounds were not the same each time would stay a loop, and fragments in local
+  // memory.)
   __device__ __forceinline__ void multiply_and_arrange(MmaSums<Traits>& sums, const Raw& words) {
     constexpr int kProducts = MmaSums<Traits>::kProducts, kFirst = kProducts / 2;
     constexpr int kEach = cdiv(kPieces, kProducts - kFirst);
@@ -394,7 +395,8 @@ struct MmaPipeline {
     if constexpr (!kLast) step<K_STEP + 1>(sums);
   }
 
-  // The strips of a k step; the next strip of A is read during each, in the last one the first of the next k step and B.
+  // The strips of a k step; the next strip of A is read during each, in the last one the first of the next k step and
+  // B.
   template <int K_STEP>
   __device__ __forceinline__ void multiply_by_strips(MmaSums<Traits>& sums) {
     constexpr int kStrips = MmaSums<Traits>::kStrips, kOctetsB = MmaSums<Traits>::kOctets;
