@@ -30,9 +30,19 @@ __all__ = ["Candidates", "nothing_valid"]
 
 # Parameters that decide how the problem is cut up; candidates that agree in them differ in details only. A tile is cut
 # into those of threads or of warps: `warp_m` beside `thread_m` is another thing, the arrangement of a warp's threads.
-STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", "pack_a", "pack_b")
+STRUCTURE: tuple[str, ...] = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", "pack_a", "pack_b")
 STRUCTURE_OF_WARPS = ("tile_m", "tile_n", "warp_m", "warp_n", "split_k", "stream_k", "pack_a", "pack_b")
-STRUCTURE_OF_GROUPS = ("tile_m", "tile_n", "consumers", "schedule", "split_k", "stream_k", "pack_a", "pack_b")
+STRUCTURE_OF_GROUPS = (
+    "tile_m",
+    "tile_n",
+    "consumers",
+    "schedule",
+    "cluster_k",
+    "split_k",
+    "stream_k",
+    "pack_a",
+    "pack_b",
+)
 COMPLETIONS = 3  # of one start
 MOST_CAUSES = 3  # why nothing is valid, besides what took the rest
 SAMPLE = 60_000  # candidates of a family that the model is asked about at first; it takes 40 ms for as many

@@ -22,6 +22,7 @@ _WIDEST = 256  # columns of one wgmma
 _REGISTERS = 65536  # of one multiprocessor
 _ENDING = 0.5  # part of the writing of C that is not hidden behind the other consumer's products
 _ENDING_IN_TURNS = 0.1  # the same where consumers take turns
+_EXCHANGE = 0.5  # of the time that writing accumulators to memory would take: sending them within the cluster
 _L2_SHARE = 0.5  # of the time that single copies take in L2: TMA fetches whole lines, at 42 bytes a clock and more
 
 
@@ -32,11 +33,13 @@ class GroupTiles(Tiles):
     Attributes:
         in_turns: 1 where each consumer has tiles of its own.
         cluster_m, cluster_n: blocks along m that share what they load of B, and along n of A.
+        cluster_k: blocks that share the steps of one tile, and sum what they have of it.
     """
 
     in_turns: Numbers
     cluster_m: Numbers
     cluster_n: Numbers
+    cluster_k: Numbers
 
     @staticmethod
     def lay_out(problem: Problem, columns: Columns) -> GroupTiles:
@@ -46,6 +49,7 @@ class GroupTiles(Tiles):
             **common(problem, columns, 128 * (1 + of("consumers", 2))),
             width_a=wide, width_b=wide, turned_a=none, turned_b=none,
             in_turns=columns.words("schedule", "pingpong"), cluster_m=of("cluster_m", 1), cluster_n=of("cluster_n", 1),
+            cluster_k=of("cluster_k", 1),
         )  # fmt: skip
 
     def wanted_registers(self) -> Numbers:
@@ -65,8 +69,17 @@ class GroupTiles(Tiles):
 
     @property
     def written_bytes(self) -> Numbers:
-        size = np.where(self.split_k > 1, self.accumulator_bytes, self.problem.element_bytes["c"])
-        return size * np.where(self.in_turns > 0, _ENDING_IN_TURNS, _ENDING)
+        size = np.where(self.split_k > 1, self.accumulator_bytes, self.problem.element_bytes["c"]) / self.cluster_k
+        exchanged = np.where(self.cluster_k > 1, _EXCHANGE * self.accumulator_bytes, 0.0)
+        return exchanged + size * np.where(self.in_turns > 0, _ENDING_IN_TURNS, _ENDING)
+
+    @property
+    def steps(self) -> Numbers:
+        return np.ceil(super().steps / self.cluster_k)
+
+    @property
+    def grid(self) -> Numbers:
+        return super().grid * self.cluster_k
 
     @property
     def persistent(self) -> bool:

@@ -48,6 +48,9 @@ extern "C" __constant__ long long kt_operand_a[] = {KT_OPERAND(Traits::A)};
 extern "C" __constant__ long long kt_operand_b[] = {KT_OPERAND(Traits::B)};
 extern "C" __constant__ Steps<Traits::A> kt_steps_a = steps<Traits::A>();
 extern "C" __constant__ Steps<Traits::B> kt_steps_b = steps<Traits::B>();
+#define KT_FEED(Feed) Feed::kOfRow, Feed::kLanes, Feed::kRowsAtOnce, Feed::kTimes
+extern "C" __constant__ long long kt_feed_a[] = {KT_FEED(Traits::FeedA)};
+extern "C" __constant__ long long kt_feed_b[] = {KT_FEED(Traits::FeedB)};
 extern "C" __constant__ long long kt_block[] = {
     Traits::kStageBytes, kt::WgmmaShared<Traits>::kTiles, Traits::kThreads, Traits::kStoreRowBytes,
     sizeof(Traits::TOut)};
@@ -149,6 +152,32 @@ def loaded(tile: Operand, k_major: bool, mn_extent: int, k_extent: int, size: in
     return memory
 
 
+def fed(tile: Operand, feed: tuple[int, ...], access: int) -> npt.NDArray[np.int64]:
+    """Where in memory `WgmmaFeed` puts the bytes of a tile's rows: [row, byte].
+
+    Raises:
+        AssertionError: a byte is put twice, or none is.
+    """
+    of_row, lanes, rows_at_once, times = feed
+
+    def swizzle(row: int) -> int:
+        return row * tile.row_bytes // 128 % (tile.row_bytes // 16) << 4
+
+    places = np.full((rows_at_once * times, of_row * access), -1, np.int64)
+    for thread in range(lanes * rows_at_once):
+        place, row = thread % lanes * access, thread // lanes
+        if place >= of_row * access:
+            continue
+        target = BASE + place // tile.row_bytes * tile.panel_bytes + row * tile.row_bytes
+        target += place % tile.row_bytes ^ swizzle(row)
+        for step in range(0, rows_at_once * times, rows_at_once):
+            at = (target ^ swizzle(step)) + step * tile.row_bytes
+            assert (places[row + step, place : place + access] == -1).all()
+            places[row + step, place : place + access] = at + np.arange(access)
+    assert (places >= 0).all()
+    return places
+
+
 def read(descriptor: int, k_major: bool, mn_extent: int, size: int) -> Any:
     """Addresses of the elements that one wgmma reads, as [mn, k]: the canonical layouts of the PTX document."""
     start = (descriptor & 0x3FFF) << 4
@@ -215,6 +244,34 @@ def test_wgmma_finds_what_tma_has_written(dtype: str, layout: str, config: Confi
         tile, extents = operand(config, problem, name), (extent, int(values["tile_k_bytes"]) // size)
         parts = [(0, extent)] if name == "b" and extent <= 256 else [(first, 64) for first in range(0, extent, 64)]
         assert (found(tile, k_major, extents, size, parts) == expected(extents)).all()
+
+
+FED = [
+    ("bf16", "nn", 516, choices()),
+    ("bf16", "nn", 514, choices()),
+    ("bf16", "nn", 516, choices(tile_m=64, tile_n=16, tile_k_bytes=256, consumers=1)),
+    ("bf16", "nn", 516, choices(tile_n=48)),
+    ("bf16", "nn", 514, choices(tile_n=256, stages=3)),
+    ("bf16", "nn", 516, choices(tile_n=176)),
+    ("bf16", "tt", 514, choices(tile_m=256, tile_n=96, stages=3)),
+    ("int8", "nt", 516, choices(tile_k_bytes=256, stages=2)),
+]
+
+
+@pytest.mark.parametrize(("dtype", "layout", "ld", "config"), FED)
+def test_threads_copy_to_where_tma_would(dtype: str, layout: str, ld: int, config: Config) -> None:
+    problem, values = Problem(512, 512, 512, dtype, layout, lda=ld, ldb=ld), dict(config.parameters)
+    size, access = problem.element_bytes["a"], problem.alignment("a")
+    for name, extent, k_major in (
+        ("a", int(values["tile_m"]), layout[0] == "n"),
+        ("b", int(values["tile_n"]), layout[1] == "t"),
+    ):
+        tile, k_extent = operand(config, problem, name), int(values["tile_k_bytes"]) // size
+        memory = loaded(tile, k_major, extent, k_extent, size)
+        places = fed(tile, table(config, problem)[f"kt_feed_{name}"], access)
+        mn, k = np.mgrid[0:extent, 0:k_extent]
+        numbers = 4096 * mn + k
+        assert (memory[places] == np.repeat(numbers if k_major else numbers.T, size, axis=1)).all()
 
 
 @pytest.mark.parametrize("ldc", [512, 513, 516])

@@ -9,16 +9,16 @@ __host__ __device__ constexpr long long aligned_part(long long bytes) {
   return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
 }
 
-// Rows of a packed operand are padded to whole 16-byte accesses.
-template <class T>
+// Rows of a packed operand are padded to multiples of ROW_BYTES: whole accesses, or whole lines of the caches.
+template <class T, int ROW_BYTES = 16>
 __host__ __device__ constexpr long long packed_pitch(long long extent) {
-  constexpr long long kWidth = 16 / sizeof(T);
+  constexpr long long kWidth = ROW_BYTES / sizeof(T);
   return (extent + kWidth - 1) / kWidth * kWidth;
 }
 
-template <class T>
+template <class T, int ROW_BYTES = 16>
 __host__ __device__ constexpr long long packed_bytes(long long extent, long long k, long long batch) {
-  return aligned_part(packed_pitch<T>(extent) * k * batch * (long long)sizeof(T));
+  return aligned_part(packed_pitch<T, ROW_BYTES>(extent) * k * batch * (long long)sizeof(T));
 }
 
 // Stream-K: one flag a block, at most this many blocks.

@@ -1,4 +1,5 @@
-// Copies operands into the workspace, their order kept and their rows padded with zeros to whole 16-byte accesses. It
+// Copies operands into the workspace, their order kept and their rows padded with zeros to whole 16-byte accesses; from
+// one row to the next there may be more. It
 // costs one read and one write of the operand; the multiplication then needs no narrow accesses.
 
 namespace kt {
@@ -64,9 +65,10 @@ __device__ __forceinline__ uint4 first_bytes(const uint4& chunk, int count) {
   return make_uint4(kept[0], kept[1], kept[2], kept[3]);
 }
 
-// Chunk `index` of the copy, whose rows follow each other without gaps. It is put together from the two aligned 16-byte
+// Chunk `index` of the copy, whose rows lie multiples of ROW_BYTES apart. It is put together from the two aligned 16-byte
 // pieces of memory that it lies in: their neighbours read them too, so half of the loads are answered by the L1 cache.
 // A piece may reach into the rows beside, but where it would leave the operand its bytes are read one by one.
+template <int ROW_BYTES>
 __device__ __forceinline__ void copy_chunk(const StoredRows& from, uint4* to, unsigned index) {
   const unsigned each = from.chunks_of_row(), row_and_batch = index / each;
   const unsigned batch = row_and_batch / unsigned(from.rows), row = row_and_batch - batch * unsigned(from.rows);
@@ -84,7 +86,9 @@ __device__ __forceinline__ void copy_chunk(const StoredRows& from, uint4* to, un
     low = load_edge(aligned, from.base, end);
     high = load_edge(aligned + 16, from.base, end);
   }
-  to[index] = first_bytes(shifted(low, high, shift), int(min_of(from.row_bytes - column, 16ll)));
+  constexpr unsigned kOfRow = ROW_BYTES / 16;
+  const unsigned long long gaps = row_and_batch * (unsigned long long)((each + kOfRow - 1) / kOfRow * kOfRow - each);
+  to[index + (kOfRow > 1 ? gaps : 0)] = first_bytes(shifted(low, high, shift), int(min_of(from.row_bytes - column, 16ll)));
 }
 
 // Blocks walk the chunks of A, then those of B; an operand that is not copied has none.
@@ -95,22 +99,24 @@ __device__ __forceinline__ void copy_rows(const StoredRows& a, const StoredRows&
   const StoredRows from = second ? b : a;  // a copy: a reference would keep both in local memory
   const unsigned index = (blockIdx.x - (second ? blocks_a : 0)) * kCopyThreads + threadIdx.x;
   if (index >= from.chunks()) return;
-  copy_chunk(from, reinterpret_cast<uint4*>(second ? space.packed_b() : space.packed_a()), index);
+  copy_chunk<Space::kRowBytes>(from, reinterpret_cast<uint4*>(second ? space.packed_b() : space.packed_a()), index);
 }
 
-// The workspace: copied A, copied B, then slices of split-K, or flags and parked tiles of stream-K.
-template <class T, bool PACK_A_, bool PACK_B_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS>
+// The workspace: copied A, copied B, then slices of split-K, or flags and parked tiles of stream-K. Rows of copies begin at
+// multiples of ROW_BYTES.
+template <class T, bool PACK_A_, bool PACK_B_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS, int ROW_BYTES = 16>
 struct RowSpace : Workspace<T, PACK_A_, PACK_B_> {
+  static constexpr int kRowBytes = ROW_BYTES;
   static constexpr bool PACK_A = PACK_A_, PACK_B = PACK_B_;
   long long pitch_a, pitch_b;  // elements between rows of the copies
 
   __device__ __forceinline__ explicit RowSpace(const GemmArguments& args) : Workspace<T, PACK_A, PACK_B>(args) {
     const int columns_a = A_K_CONTIGUOUS ? args.k : args.m, columns_b = B_K_CONTIGUOUS ? args.k : args.n;
     const int rows_a = A_K_CONTIGUOUS ? args.m : args.k, rows_b = B_K_CONTIGUOUS ? args.n : args.k;
-    pitch_a = packed_pitch<T>(columns_a);
-    pitch_b = packed_pitch<T>(columns_b);
-    this->bytes_a = PACK_A ? packed_bytes<T>(columns_a, rows_a, args.batch) : 0;
-    this->bytes_b = PACK_B ? packed_bytes<T>(columns_b, rows_b, args.batch) : 0;
+    pitch_a = packed_pitch<T, ROW_BYTES>(columns_a);
+    pitch_b = packed_pitch<T, ROW_BYTES>(columns_b);
+    this->bytes_a = PACK_A ? packed_bytes<T, ROW_BYTES>(columns_a, rows_a, args.batch) : 0;
+    this->bytes_b = PACK_B ? packed_bytes<T, ROW_BYTES>(columns_b, rows_b, args.batch) : 0;
   }
 };
 

@@ -11,6 +11,7 @@ struct TurnedOperand {
   const T* base;
   long long pitch, stride;  // elements between rows and between batches
   T* target;
+  long long target_pitch;  // elements
   int k, mn, batch;
 
   static constexpr int kOfWord = 4 / int(sizeof(T));  // elements in 4 bytes
@@ -78,7 +79,7 @@ __device__ __forceinline__ void turn_tile(const TurnedOperand<T>& from, unsigned
   }
   __syncthreads();
   // Rows of the copy have whole 16 bytes: a lane writes one of 8 units of 4 words.
-  const long long pitch = packed_pitch<T>(from.k);
+  const long long pitch = from.target_pitch;
   T* const target = from.target + batch * (pitch * from.mn);
 #pragma unroll
   for (int pass = 0; pass < kTileMn / (4 * kWarps); ++pass) {

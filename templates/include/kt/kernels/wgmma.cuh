@@ -26,29 +26,38 @@ __host__ __device__ constexpr int wgmma_store_slots(int panels, int slot_bytes, 
 }
 
 template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
-          int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_, bool A_K_MAJOR_,
-          bool B_K_MAJOR_, int STORE_>
+          int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int CLUSTER_K_, int MIN_BLOCKS_,
+          bool A_K_MAJOR_, bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_>
 struct WgmmaTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
   using TOut = TOut_;
   using Multiply = Multiply_;
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_, STAGES = STAGES_;
-  static constexpr int CONSUMERS = CONSUMERS_, CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, STORE = STORE_;
+  static constexpr int CONSUMERS = CONSUMERS_, STORE = STORE_;
+  static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER_K = CLUSTER_K_;
   static constexpr bool PING_PONG = PING_PONG_;
   using A = WgmmaOperand<BLOCK_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
   using B = WgmmaOperand<BLOCK_N, BLOCK_K, int(sizeof(TIn)), B_K_MAJOR_, CLUSTER_M>;
-  using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N>;
+  // Operands whose rows begin at multiples of LOAD bytes, less than 16, are copied by the producer's threads.
+  static constexpr bool A_K_MAJOR = A_K_MAJOR_, B_K_MAJOR = B_K_MAJOR_;
+  static constexpr bool kFedA = A_LOAD_ < 16, kFedB = B_LOAD_ < 16, kFed = kFedA || kFedB;
+  using FeedA = WgmmaFeed<A, (A_K_MAJOR ? BLOCK_K : BLOCK_M) * int(sizeof(TIn)), min_of(A_LOAD_, 8), kWarpgroup>;
+  using FeedB = WgmmaFeed<B, (B_K_MAJOR ? BLOCK_K : BLOCK_N) * int(sizeof(TIn)), min_of(B_LOAD_, 8), kWarpgroup>;
+  using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N, CLUSTER_K>;
 
   static constexpr int kThreads = kWarpgroup * (1 + CONSUMERS);
   static constexpr int kSharers = PING_PONG ? 1 : CONSUMERS;           // consumers that read one stage
   static constexpr int kTilesM = BLOCK_M / (64 * kSharers);            // wgmmas of one consumer along m
   static constexpr int kPeers = CLUSTER_M + CLUSTER_N - 1;             // blocks whose copies this block shares, and itself
+  static constexpr int kTiles = CLUSTER_M * CLUSTER_N;                 // of a cluster; its blocks sum each in CLUSTER_K slices
+  static constexpr int kColumns = BLOCK_N / CLUSTER_K;                 // of C that a block writes
   static constexpr int kStageBytes = A::kBytes + B::kBytes;
+  static constexpr int kBytesOfTma = (kFedA ? 0 : A::kBytes) + (kFedB ? 0 : B::kBytes);
 
   // Without TMA, C is staged in any number of columns: 32 for each slot.
-  static constexpr int kStoreRowBytes = STORE == 16 ? wgmma_store_row_bytes(BLOCK_N * int(sizeof(TOut))) : 128;
-  static constexpr int kStorePanels = STORE == 16 ? BLOCK_N * int(sizeof(TOut)) / kStoreRowBytes : 4;
+  static constexpr int kStoreRowBytes = STORE == 16 ? wgmma_store_row_bytes(kColumns * int(sizeof(TOut))) : 128;
+  static constexpr int kStorePanels = STORE == 16 ? kColumns * int(sizeof(TOut)) / kStoreRowBytes : 4;
   static constexpr int kRoom = kSharedOfSm / MIN_BLOCKS_ - kSharedOfSystem - kSharedBesides - STAGES * kStageBytes;
   static constexpr int kStoreSlots = wgmma_store_slots(kStorePanels, CONSUMERS * 64 * kStoreRowBytes, kRoom);
   static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp
@@ -56,22 +65,30 @@ struct WgmmaTraits {
   static constexpr int kSums = kTilesM * BLOCK_N / 2;
   static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
   static constexpr bool kMoveRegisters = kRegistersAtLaunch < 224;
-  static constexpr int kProducerRegisters = CONSUMERS >= 3 ? 32 : kSums > 128 ? 24 : 40;
+  static constexpr int kProducerRegisters = kFed ? 56 : CONSUMERS >= 3 ? 32 : kSums > 128 ? 24 : 40;
   static constexpr int kConsumerRegisters =
       !kMoveRegisters ? kRegistersAtLaunch
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
 
-  using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, BLOCK_N, kStoreRowBytes, kStoreSlots>;
-  using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc)),
+  using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, kColumns, kStoreRowBytes, kStoreSlots>;
+  using RowStore = WgmmaRowStore<TAcc, kTilesM, kColumns, kStagedBytes / kStripRows / int(sizeof(TAcc)),
                                  kConsumerRegisters - kSums>;
+  // Rows of C that begin anywhere, if beta = 0.
+  using WindowStore = typename Select<sizeof(TOut) == 2,
+                                      WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, kColumns, kConsumerRegisters - kSums>,
+                                      WgmmaPairStore<TAcc, (STORE < 8), kTilesM, kColumns>>::type;
   using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
+  using Exchange = WgmmaExchange<TAcc, kTilesM, 4 * CONSUMERS, BLOCK_N, CLUSTER_K>;
   using Space = Space_;
 
   static_assert(BLOCK_M % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
   static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
-  static_assert(kSums <= 192, "accumulators must fit the registers");
+  static_assert(kSums <= (kFed ? 128 : 192), "accumulators must fit the registers");
+  static_assert(!kFed || kTiles * CLUSTER_K == 1, "each block feeds itself");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
+  static_assert(kColumns % 16 == 0 && kColumns * CLUSTER_K == BLOCK_N, "parts of the columns in whole 32 bytes");
+  static_assert(CLUSTER_K == 1 || (!PING_PONG && Exchange::kBytes <= STAGES * kStageBytes), "stages hold all slices");
   static_assert(kPeers <= 4, "one warp of a consumer for each block that it signals");
 };
 
@@ -98,22 +115,35 @@ struct WgmmaShared {
   __device__ __forceinline__ unsigned told(int place) const { return full(2 * Traits::STAGES + place); }
   __device__ __forceinline__ unsigned known(int place) const { return told(kTilesAhead + place); }
   __device__ __forceinline__ unsigned turn(int consumer) const { return told(2 * kTilesAhead + consumer); }
+  // Of the exchange between slices of k.
+  __device__ __forceinline__ unsigned ready() const { return turn(2); }
+  __device__ __forceinline__ unsigned arrived() const { return turn(3); }
 
-  // One warp; each lane makes barriers of its own, for one after the other would take as long as a load.
-  __device__ __forceinline__ void make_barriers() const {
-    constexpr int kEmpty = Traits::STAGES, kTold = 2 * Traits::STAGES, kKnown = kTold + kTilesAhead;
-    constexpr int kTurn = kKnown + kTilesAhead, kCount = kTurn + 2;
-    for (int i = int(threadIdx.x) % 32; i < kCount; i += 32) {
-      const int arrivals = i < kEmpty    ? 1
-                           : i < kTold   ? Traits::kSharers * Traits::kPeers
-                           : i < kKnown  ? 1
-                           : i < kTurn   ? 4 * Traits::CONSUMERS
-                                         : 4;
-      ptx::mbarrier_init(full(i), arrivals);
+  // Each warp but the producer makes some of the barriers, one behind the other: the address and the value of one that is
+  // made must be the warp's.
+  __device__ __forceinline__ void make_barriers(int warp) const {
+    if (threadIdx.x % 32 != 0) return;
+    if (warp == 1) make<Traits::STAGES>(full(0), Traits::kFed ? 1 + kWarpgroup : 1);
+    if (warp == 2) make<Traits::STAGES>(empty(0), Traits::kSharers * Traits::kPeers);
+    if (warp == 3) {
+      make<kTilesAhead>(told(0), 1);
+      make<kTilesAhead>(known(0), 4 * Traits::CONSUMERS);
     }
+    if (Traits::PING_PONG && warp == 4) make<2>(turn(0), 4);
+    if (Traits::CLUSTER_K > 1 && warp == 4) Traits::Exchange::make_barriers(ready(), arrived());
     ptx::mbarrier_init_fence();
   }
+
+ private:
+  template <int COUNT>
+  __device__ __forceinline__ static void make(unsigned first, int arrivals) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) ptx::mbarrier_init(first + i * ptx::kMbarrierBytes, arrivals);
+  }
 };
+
+// What is the same in all lanes, so that the compiler knows it and keeps it in a register of the warp.
+__device__ __forceinline__ int same(int value) { return int(__reduce_or_sync(~0u, unsigned(value))); }
 
 // A place in the ring of stages, and the parity of the phase that ends when the stage is full.
 template <int STAGES>
@@ -135,71 +165,117 @@ struct WgmmaRing {
 };
 
 // Every warp, once: until the barriers are made. It is no fixed place in the program, so that each can prepare its own task.
+// Blocks that share copies wait for each other; those that only exchange sums do so before that (`wgmma_meet`).
 template <class Traits>
 __device__ __forceinline__ void wgmma_start() {
-  if constexpr (Traits::CLUSTER_M * Traits::CLUSTER_N > 1) {
-    ptx::cluster_start();
+  if constexpr (Traits::kTiles * Traits::CLUSTER_K > 1) ptx::cluster_arrive();
+  if constexpr (Traits::kTiles > 1) {
+    ptx::cluster_wait();
   } else {
     asm volatile("barrier.sync 0;\n" ::: "memory");
   }
 }
 
-// One warp: tells the consumers which tiles come, asks for all of A and B that this block multiplies, or for its share
-// of what the cluster shares. All lanes walk alike, so that their registers are the warp's; the first one tells and asks.
+// Every warp, once: until all blocks have made their barriers.
 template <class Traits>
-__device__ __forceinline__ void wgmma_produce(const GemmArguments& args, const TensorMap& map_a, const TensorMap& map_b,
-                                              const WgmmaShared<Traits>& shared) {
-  constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
-  const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N), rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
-  // Blocks of the same rows share A: every CLUSTER_M-th; of the same columns B: CLUSTER_M neighbours.
-  unsigned same_rows = 0;
-#pragma unroll
-  for (int i = 0; i < CLUSTER_N; ++i) same_rows |= 1u << (i * CLUSTER_M);
-  same_rows <<= rank_m;
-  const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank_n * CLUSTER_M);
-
-  const bool first_lane = threadIdx.x % 32 == 0;
-  if (first_lane) {
-    ptx::prefetch(map_a);
-    ptx::prefetch(map_b);
-  }
-  typename Traits::Walk walk(args);
-  WgmmaTile tile;
-  bool more = walk.next(tile);
-  wgmma_start<Traits>();
-  WgmmaRing<Traits::STAGES> ring;
-  WgmmaRing<kTilesAhead> places;
-  for (;; places.advance()) {
-    if (!more) tile.steps = -1;
-    ptx::mbarrier_wait(shared.known(places.stage), places.phase ^ 1);
-    if (first_lane) {
-      *shared.tile(places.stage) = tile;
-      ptx::mbarrier_arrive(shared.told(places.stage));
-    }
-    int k = tile.first_step * Traits::BLOCK_K;
-#pragma unroll 1
-    for (int step = 0; step < tile.steps; ++step) {
-      ptx::mbarrier_wait(shared.empty(ring.stage), ring.phase ^ 1);
-      if (first_lane) {
-        const unsigned full = shared.full(ring.stage);
-        ptx::mbarrier_expect(full, Traits::kStageBytes);
-        Traits::A::load(map_a, shared.a(ring.stage), full, tile.m, k, tile.batch, rank_n, same_rows);
-        Traits::B::load(map_b, shared.b(ring.stage), full, tile.n, k, tile.batch, rank_m, same_columns);
-      }
-      ring.advance();
-      k += Traits::BLOCK_K;
-    }
-    if (!more) break;
-    more = walk.next(tile);
-  }
-  if constexpr (CLUSTER_M * CLUSTER_N > 1) {
-    // Other blocks still signal this one's barriers: it must not end before.
-    for (int stage = 0; stage < Traits::STAGES; ++stage) {
-      ptx::mbarrier_wait(shared.empty(ring.stage), ring.phase ^ 1);
-      ring.advance();
-    }
-  }
+__device__ __forceinline__ void wgmma_meet() {
+  if constexpr (Traits::kTiles == 1 && Traits::CLUSTER_K > 1) ptx::cluster_wait();
 }
+
+// One warp: asks for all of A and B that this block multiplies, or for its share of what the cluster shares, and tells the
+// consumers which tiles come. All lanes walk alike, so that their registers are the warp's; the first one asks and tells.
+// Where TMA cannot read an operand, four warps do so, walk alike, and each thread copies some of it.
+template <class Traits>
+class WgmmaProducer {
+ public:
+  static constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
+
+  __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const TensorMap& map_a, const TensorMap& map_b)
+      : shared_(shared), map_a_(map_a), map_b_(map_b), first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {}
+
+  // A tile's first step is asked for before anybody hears of the tile: the copy takes longer than the news.
+  __device__ __forceinline__ void run(const GemmArguments& args) {
+    typename Traits::Walk walk(args);
+    WgmmaTile tile;
+    bool more = walk.next(tile);
+    wgmma_start<Traits>();
+    WgmmaRing<kTilesAhead> places;
+    for (; more; places.advance()) {
+      if (tile.steps > 0) ask(args, tile, 0);
+      tell(tile, places);
+#pragma unroll 1
+      for (int step = 1; step < tile.steps; ++step) ask(args, tile, step);
+      more = walk.next(tile);
+    }
+    tile.steps = -1;
+    tell(tile, places);
+    if constexpr (Traits::kTiles > 1) wait_for_signals();
+    wgmma_meet<Traits>();
+  }
+
+ private:
+  // For one step of a tile, once the next place of the ring is free.
+  __device__ __forceinline__ void ask(const GemmArguments& args, const WgmmaTile& tile, int step) {
+    // Blocks of the same rows share A: every CLUSTER_M-th; of the same columns B: CLUSTER_M neighbours.
+    const int rank = int(blockIdx.x) % Traits::kTiles, rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
+    const int first = int(blockIdx.x) % (Traits::kTiles * Traits::CLUSTER_K) - rank;  // of the same slice of k
+    unsigned same_rows = 0;
+#pragma unroll
+    for (int i = 0; i < CLUSTER_N; ++i) same_rows |= 1u << (i * CLUSTER_M);
+    same_rows <<= first + rank_m;
+    const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (first + rank_n * CLUSTER_M);
+    const int k = (tile.first_step + step) * Traits::BLOCK_K, m = same(tile.m), n = same(tile.n), batch = same(tile.batch);
+    ptx::mbarrier_wait(shared_.empty(ring_.stage), ring_.phase ^ 1);
+    if (first_lane_) {
+      const unsigned full = shared_.full(ring_.stage);
+      ptx::mbarrier_expect(full, Traits::kBytesOfTma);
+      if constexpr (!Traits::kFedA) {
+        Traits::A::load(map_a_, shared_.a(ring_.stage), full, m, k, batch, rank_n, same_rows);
+      }
+      if constexpr (!Traits::kFedB) {
+        Traits::B::load(map_b_, shared_.b(ring_.stage), full, n, k, batch, rank_m, same_columns);
+      }
+    }
+    if constexpr (Traits::kFed) feed(args, m, n, k, batch);
+    ring_.advance();
+  }
+
+  // This thread's part of what TMA does not copy.
+  __device__ __forceinline__ void feed(const GemmArguments& args, int m, int n, int k, int batch) const {
+    using T = typename Traits::TIn;
+    if constexpr (Traits::kFedA) {
+      const auto part = wgmma_part<T, Traits::A_K_MAJOR>(args.a, args.lda, args.stride_a, args.m, args.k, m, k, batch);
+      Traits::FeedA::copy(part, shared_.a(ring_.stage), int(threadIdx.x));
+    }
+    if constexpr (Traits::kFedB) {
+      const auto part = wgmma_part<T, Traits::B_K_MAJOR>(args.b, args.ldb, args.stride_b, args.n, args.k, n, k, batch);
+      Traits::FeedB::copy(part, shared_.b(ring_.stage), int(threadIdx.x));
+    }
+    ptx::cp_async_arrive(shared_.full(ring_.stage));
+  }
+
+  __device__ __forceinline__ void tell(const WgmmaTile& tile, const WgmmaRing<kTilesAhead>& places) const {
+    if (Traits::kFed && threadIdx.x >= 32) return;
+    ptx::mbarrier_wait(shared_.known(places.stage), places.phase ^ 1);
+    if (!first_lane_) return;
+    *shared_.tile(places.stage) = tile;
+    ptx::mbarrier_arrive(shared_.told(places.stage));
+  }
+
+  // Other blocks still signal this one's barriers: it must not end before.
+  __device__ __forceinline__ void wait_for_signals() {
+    for (int stage = 0; stage < Traits::STAGES; ++stage) {
+      ptx::mbarrier_wait(shared_.empty(ring_.stage), ring_.phase ^ 1);
+      ring_.advance();
+    }
+  }
+
+  WgmmaShared<Traits> shared_;
+  const TensorMap& map_a_;
+  const TensorMap& map_b_;
+  bool first_lane_;
+  WgmmaRing<Traits::STAGES> ring_;
+};
 
 // One warpgroup: multiplies, and writes C.
 template <class Traits>
@@ -209,8 +285,11 @@ class WgmmaConsumer {
   using TOut = typename Traits::TOut;
   using Strips = typename Traits::Strips;
 
-  __device__ __forceinline__ WgmmaConsumer(const WgmmaShared<Traits>& shared, int consumer)
-      : shared_(shared), consumer_(consumer), warp_(__shfl_sync(~0u, int(threadIdx.x) / 32 % 4, 0)) {}
+  // What is computed of doubles is computed before there is anything to wait for.
+  __device__ __forceinline__ WgmmaConsumer(const GemmArguments& args, const WgmmaShared<Traits>& shared, int consumer)
+      : shared_(shared), consumer_(consumer), warp_(__shfl_sync(~0u, int(threadIdx.x) / 32 % 4, 0)),
+        by_tma_(ptx::computed_here(int(args.beta == 0 && args.split_k == 1))),
+        alpha_(ptx::computed_here(TAcc(args.alpha))) {}
 
   __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c) {
     wgmma_start<Traits>();
@@ -231,20 +310,19 @@ class WgmmaConsumer {
       TAcc sum[Traits::kTilesM][Traits::BLOCK_N / 2];
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
       multiply(sum, ring, steps);
-      if (!tile.ends) {
+      if constexpr (Traits::CLUSTER_K > 1) {
+        exchange(args, map_c, sum, tile);
+      } else if (tile.ends) {
+        collect(args, sum, tile.first_block);
+        write(args, map_c, sum, tile);
+      } else {
         park(args, sum);
-        continue;
       }
-      collect(args, sum, tile.first_block);
-      write(args, map_c, sum, tile);
     }
     if constexpr (Traits::STORE == 16) Traits::TmaStore::finish();
   }
 
  private:
-  // What is the same in all lanes, so that the compiler knows it and keeps it in registers of the warp.
-  __device__ __forceinline__ static int same(int value) { return int(__reduce_or_sync(~0u, unsigned(value))); }
-
   // The warp has read what it was told of a tile.
   __device__ __forceinline__ void know(int place) const {
     __syncwarp();
@@ -259,6 +337,8 @@ class WgmmaConsumer {
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       ptx::mbarrier_wait(shared_.full(ring.stage), ring.phase);
+      // What threads have copied must be seen by wgmma, which reads shared memory as TMA does.
+      if constexpr (Traits::kFed) ptx::fence_async_proxy();
       ptx::wgmma_fence();
       multiply_stage(sum, ring.stage, step > 0);
       ptx::wgmma_commit();
@@ -298,15 +378,18 @@ class WgmmaConsumer {
     if constexpr (Traits::kPeers == 1) {
       ptx::mbarrier_arrive(shared_.empty(stage));
     } else {
-      const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N), rank_m = rank % CLUSTER_M;
+      const int rank = int(blockIdx.x) % (Traits::kTiles * Traits::CLUSTER_K), rank_m = rank % CLUSTER_M;
+      const int first = rank / Traits::kTiles * Traits::kTiles;  // of the same slice of k
       // The blocks of the same rows, this one among them, then the others of the same columns.
-      const int block = warp_ < CLUSTER_N ? rank_m + warp_ * CLUSTER_M
+      const int block = warp_ < CLUSTER_N ? first + rank_m + warp_ * CLUSTER_M
                                           : rank - rank_m + (rank_m + warp_ - CLUSTER_N + 1) % CLUSTER_M;
       ptx::mbarrier_arrive_at(shared_.empty(stage), block);
     }
   }
 
+  // The fence keeps it a branch, which costs nothing where there are steps: choosing each sum would take as long as a step.
   __device__ __forceinline__ static void clear(TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2]) {
+    compiler_fence();
 #pragma unroll
     for (int i = 0; i < Traits::kTilesM; ++i)
 #pragma unroll
@@ -327,11 +410,10 @@ class WgmmaConsumer {
                                           int first_block) const {
 #pragma unroll 1
     for (int block = first_block; block < int(blockIdx.x); block += Traits::CLUSTER_M * Traits::CLUSTER_N) {
-      if (threadIdx.x % 32 == 0) {
-        while (ptx::load_acquire(flag(args, block)) == 0u) {
-        }
+      // All lanes ask. If one did, the compiler would take the loop over tiles for one in which lanes part, and keep what
+      // wgmma and TMA want in registers of the warp in those of each lane.
+      while (ptx::load_acquire(flag(args, block)) == 0u) {
       }
-      __syncwarp();
 #pragma unroll
       for (int i = 0; i < Traits::kTilesM; ++i) Strips::add(parked(args, block, i), sum[i]);
     }
@@ -349,57 +431,90 @@ class WgmmaConsumer {
     return typename Traits::Space(args).flags() + block * (4 * Traits::kSharers) + (Traits::PING_PONG ? 0 : consumer_ * 4) + warp_;
   }
 
+  // Slices of k within the cluster: adds up all blocks' sums of this block's part of the columns, and writes it.
+  __device__ __forceinline__ void exchange(const GemmArguments& args, const TensorMap& map_c,
+                                           const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
+                                           WgmmaTile tile) const {
+    constexpr int kTiles = Traits::kTiles, kColumns = Traits::kColumns;
+    const int in_cluster = int(blockIdx.x) % (kTiles * Traits::CLUSTER_K), slice = in_cluster / kTiles;
+    const typename Traits::Exchange between{shared_.a(0), shared_.ready(), shared_.arrived(), consumer_ * 4 + warp_,
+                                            slice, in_cluster % kTiles, kTiles};
+    wgmma_meet<Traits>();
+    between.send(sum);
+    TAcc part[Traits::kTilesM][kColumns / 2];
+    between.receive(part);
+    tile.n += slice * kColumns;
+    write(args, map_c, part, tile);
+  }
+
+  template <int SUMS>
   __device__ __forceinline__ void write(const GemmArguments& args, const TensorMap& map_c,
-                                        const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
-                                        const WgmmaTile& tile) const {
+                                        const TAcc (&sum)[Traits::kTilesM][SUMS], const WgmmaTile& tile) const {
     const int place = consumer_ * 4 + warp_, row = tile.m + first_row();
     if constexpr (Traits::STORE == 16) {
-      if (args.beta == 0 && args.split_k == 1) {
+      if (by_tma_) {
 #pragma unroll
         for (int i = 0; i < Traits::kTilesM; ++i) {
-          Traits::TmaStore::store(args, map_c, shared_.staging(place), sum[i], row + 64 * i, tile.n, tile.batch);
+          Traits::TmaStore::store(args, map_c, shared_.staging(place), sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
         }
         return;
       }
     }
-    if (args.split_k > 1) {
-      if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
-      void* const slices = typename Traits::Space(args).template slices<TAcc>();
-      const long long part = (long long)tile.slice * args.batch + tile.batch;
-      const long long strip = part * Strips::of_slice(args) + Strips::in_slice(args, row, tile.n);
-#pragma unroll
-      for (int i = 0; i < Traits::kTilesM; ++i) Strips::store(Strips::at(slices, strip + 4 * i), sum[i]);
-      return;
+    if constexpr (Traits::CLUSTER_K == 1) {
+      if (args.split_k > 1) {
+        if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
+        void* const slices = typename Traits::Space(args).template slices<TAcc>();
+        const long long part = (long long)tile.slice * args.batch + tile.batch;
+        const long long strip = part * Strips::of_slice(args) + Strips::in_slice(args, row, tile.n);
+  #pragma unroll
+        for (int i = 0; i < Traits::kTilesM; ++i) Strips::store(Strips::at(slices, strip + 4 * i), sum[i]);
+        return;
+      }
     }
     TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
     const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
+    if constexpr (Traits::STORE < 16) {
+      if (by_tma_) {
+        Traits::WindowStore::store(to_c, sum, row, tile.n);
+        return;
+      }
+    }
     Traits::RowStore::store(to_c, staged, sum, row, tile.n);
   }
 
   WgmmaShared<Traits> shared_;
   int consumer_;
-  int warp_;  // of the consumer
+  int warp_;    // of the consumer
+  int by_tma_;  // C is written by TMA, if its rows allow it, or by windows
+  TAcc alpha_;
 };
 
 template <class Traits>
 __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const TensorMap& map_a, const TensorMap& map_b,
                                            const TensorMap& map_c) {
   extern __shared__ unsigned char shared_bytes[];
-  const unsigned start = ptx::shared_address(shared_bytes);
-  const WgmmaShared<Traits> shared{(start + 1023) / 1024 * 1024};
+  const WgmmaShared<Traits> shared{(ptx::shared_address(shared_bytes) + 1023) / 1024 * 1024};
   // The same in every lane: what follows from it need not be computed by each.
-  const int warpgroup = __shfl_sync(~0u, int(threadIdx.x) / kWarpgroup, 0);
-  if (threadIdx.x / 32 == 1) shared.make_barriers();
-  if (warpgroup == 0) {
+  const int warp = int(__reduce_or_sync(~0u, threadIdx.x / 32));
+  if (warp == 0) {
+    if constexpr (!Traits::kFedA) ptx::prefetch(map_a);
+    if constexpr (!Traits::kFedB) ptx::prefetch(map_b);
+  } else {
+    shared.make_barriers(warp);
+  }
+  if (warp < 4) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
-    if (__shfl_sync(~0u, int(threadIdx.x) / 32, 0) == 0) {
-      wgmma_produce<Traits>(args, map_a, map_b, shared);
+    if (warp == 0 || Traits::kFed) {
+      WgmmaProducer<Traits>(shared, map_a, map_b).run(args);
     } else {
+      if constexpr (Traits::STORE == 16) {
+        if (warp == 1) ptx::prefetch(map_c);
+      }
       wgmma_start<Traits>();
     }
   } else {
     if constexpr (Traits::kMoveRegisters) ptx::take_registers<Traits::kConsumerRegisters>();
-    WgmmaConsumer<Traits>(shared, warpgroup - 1).run(args, map_c);
+    WgmmaConsumer<Traits>(args, shared, warp / 4 - 1).run(args, map_c);
   }
 }
 

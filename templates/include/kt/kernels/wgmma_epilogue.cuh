@@ -42,8 +42,7 @@ struct WgmmaTmaStore {
 
   // Writes the strip that begins at (row, column). `ring` is the warp's part of shared memory.
   __device__ __forceinline__ static void store(const GemmArguments& args, const TensorMap& map, unsigned ring,
-                                               const TAcc* sum, int row, int column, int batch) {
-    const TAcc alpha = TAcc(args.alpha);
+                                               const TAcc* sum, TAcc alpha, int row, int column, int batch) {
     const int lane = lane_here();
     const unsigned place = ring + place_of(lane);
 #pragma unroll

@@ -19,6 +19,11 @@ __device__ __forceinline__ void cp_async_zfill(unsigned shared, const void* glob
 
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;\n" ::); }
 
+// This thread arrives at an mbarrier when all its copies so far have (sm_90).
+__device__ __forceinline__ void cp_async_arrive(unsigned barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];\n" ::"r"(barrier) : "memory");
+}
+
 // Waits until at most `PENDING` of the latest groups are in flight.
 template <int PENDING>
 __device__ __forceinline__ void cp_async_wait() {

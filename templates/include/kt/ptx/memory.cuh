@@ -10,9 +10,18 @@ __device__ __forceinline__ int thread_index() {
   return index;
 }
 
-// A value of which the compiler does not know that it is always the same: what is made of it stays here as well.
+// A value of which the compiler does not know that it is always the same: it is computed here, and what is made of it
+// stays where it is made.
 __device__ __forceinline__ long long computed_here(long long value) {
   asm volatile("" : "+l"(value));
+  return value;
+}
+__device__ __forceinline__ int computed_here(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+__device__ __forceinline__ float computed_here(float value) {
+  asm volatile("" : "+f"(value));
   return value;
 }
 
