@@ -115,10 +115,10 @@ class Chooser:
         """What a header of this GPU's winners of the problem's formats and layout has."""
         key = _group(problem)
         if key not in self._contents:
-            from kt.export.contents import contents
+            from kt.export.collect import collect
 
             bests, searches = self._read(key)
-            self._contents[key] = contents(bests, self.spaces, searches)
+            self._contents[key] = collect(bests, self.spaces, searches)
         return self._contents[key]
 
     def _read(self, group: tuple[str, ...]) -> tuple[list[BestConfig], list[Search]]:

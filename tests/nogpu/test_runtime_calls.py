@@ -20,7 +20,7 @@ from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources, current_spaces
 from kt.devices.catalog import modelled
 from kt.errors import InputError, KtError, NoValidConfiguration, OptionError
-from kt.export.contents import contents
+from kt.export.collect import collect
 from kt.export.dispatch import pick
 from kt.problems import Problem
 from kt.runtime import gemm as calls_of_gemm
@@ -270,7 +270,7 @@ def test_other_shapes_are_chosen_as_by_the_header(put: Callable[..., BestConfig]
         put(Problem(64, 8192, 512), stages=4, time_us=20.0),
         put(Problem(256, 256, 256, "bf16", "nt"), "mma", time_us=4.0),
     ]
-    chooser, whole = Chooser(H200), contents(bests, SPACES)
+    chooser, whole = Chooser(H200), collect(bests, SPACES)
     seen = set()
     for problem in (
         Problem(65, 63, 70), Problem(1000, 1100, 900), Problem(60, 8000, 512), Problem(3, 5, 7), Problem(1, 1, 0),
