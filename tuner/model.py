@@ -57,7 +57,7 @@ _SHORT_RUNS = 0.15  # device memory's loss for each further part in which a line
 _UNITS_POWER = 8.0  # overlap of issue slots and shared memory: nearly the longer of the two
 _ROUND_TRIP_US = 0.3  # of dependent loads in the reduction of split-K
 _SLICES_RATE = 0.75  # part of the bandwidth at which slices are read
-_PARKING = 1.5  # endings of a block by which a stream-K kernel ends later: tiles parked, awaited and added
+_PARKING = 1.5  # endings of a block by which a stream-K kernel ends later: a tile parked, awaited and added
 
 
 def predict_us(
@@ -91,7 +91,7 @@ def order_us(
         compute = _compute_us(tiles, device, resident) * (1.0 + 0.05 * spilled)
         memory = _memory_bytes(tiles, device, resident) / device.bandwidth * 1e6
         busy = np.maximum(_overlap(compute, memory, tiles.memory_power), _l2_us(tiles, device))
-        total = _LAUNCH_US + busy + _reduction_us(tiles, device) + _packing_us(tiles, device)
+        total = _LAUNCH_US - tiles.head_start_us + busy + _reduction_us(tiles, device) + _packing_us(tiles, device)
     return np.where(resident >= 1, total, np.inf)
 
 
@@ -122,7 +122,8 @@ def _compute_us(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     cycles = tiles.steps * (full * whole + last) + ends * (full / resident + 1)
     shared = tiles.grid / (device.sm_count * tiles.min_blocks)  # tiles for each of stream-K's blocks
     turns = np.ceil(tiles.min_blocks / resident)  # if not all of these fit at once
-    even = turns * np.ceil(shared * tiles.steps) * whole + ends * (shared / tiles.min_blocks + 1 + _PARKING)
+    parked = _PARKING * np.maximum(1.0, 1 / shared)  # of a tile that many share, one piece after the other
+    even = turns * np.ceil(shared * tiles.steps) * whole + ends * (shared / tiles.min_blocks + 1 + parked)
     return np.where(tiles.stream_k > 0, even, cycles) / device.clock_hz * 1e6
 
 
@@ -130,7 +131,7 @@ def _step_cycles(tiles: Tiles, demand: Demand, resident: Numbers) -> Numbers:
     """Cycles in which a multiprocessor takes each of its `resident` blocks one step further."""
     even = resident * tiles.warps / SCHEDULERS
     busiest = np.ceil(even)  # warps of the scheduler with the most
-    delayed = 1 + demand.stall / busiest + _SKEW * np.log2(tiles.warps)
+    delayed = 1 + demand.stall / busiest + _SKEW * np.log2(tiles.meeting_warps)
     work = _overlap(resident * demand.issued * busiest / even * delayed, resident * demand.moved, _UNITS_POWER)
     return np.maximum(np.maximum(work, demand.chained), _LATENCY / (tiles.stages - 1))
 

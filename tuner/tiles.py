@@ -104,6 +104,16 @@ class Tiles(ABC):
         return False
 
     @property
+    def meeting_warps(self) -> Numbers:
+        """Warps that wait for each other in every step."""
+        return self.warps
+
+    @property
+    def head_start_us(self) -> float:
+        """By how much sooner a block begins and ends than those that the constants of the model were fitted to."""
+        return 0.0
+
+    @property
     def fetched_rows(self) -> Numbers:
         """Rows of A and columns of B that a block fetches through L2 for one tile."""
         return self.tile_m + self.tile_n
