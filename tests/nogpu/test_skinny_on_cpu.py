@@ -73,6 +73,12 @@ def run(calls: Sequence[str], folder: Path) -> None:
     assert (outcome.returncode, outcome.stdout) == (0, "")
 
 
+# Each format in two of the layouts; the slow tests have the others.
+EVERY = [
+    pytest.param(dtype, layout, marks=[pytest.mark.slow] if (i + j) % 2 else [])
+    for i, dtype in enumerate(FORMATS)
+    for j, layout in enumerate(LAYOUTS)
+]
 # m or n, the other one, k, batch, slices of k, elements between rows, elements from the alignment, beta
 Case = tuple[int, int, int, int, int, int, int, int]
 
@@ -93,8 +99,7 @@ def shorts(dtype: str) -> tuple[int, int]:
     return (2, 16) if dtype == "fp32" else (8, 32)
 
 
-@pytest.mark.parametrize("dtype", FORMATS)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("dtype", "layout"), EVERY)
 def test_streams(dtype: str, layout: str, tmp_path: Path) -> None:
     """Whole and narrow accesses, ragged sizes, empty sums, batches, slices, several stages, clusters."""
     size, wide = SIZE[dtype], 16 // SIZE[dtype]
@@ -127,8 +132,7 @@ def test_streams(dtype: str, layout: str, tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", FORMATS)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("dtype", "layout"), EVERY)
 def test_stretches(dtype: str, layout: str, tmp_path: Path) -> None:
     """Short rows, dense along k or lines across, at any alignment; more stretches than warps, the last one ragged."""
     size, wide = SIZE[dtype], 16 // SIZE[dtype]

@@ -237,7 +237,7 @@ inline void load_shared_vector(Bits<BYTES>& bits, unsigned source) {
 
 inline unsigned round_to_tf32(unsigned word) { return word; }
 template <Format FORMAT>
-inline void widen(unsigned (&)[2], unsigned) {}
+inline unsigned widened(unsigned word, int) { return word; }
 
 template <Format FORMAT>
 inline double element(unsigned word, int index) {

@@ -69,11 +69,9 @@ struct TensorSums {
     } else if constexpr (kWidened) {
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
-        unsigned of_low[2], of_high[2], b[2];
-        ptx::widen<FORMAT>(of_low, low[word]);
-        ptx::widen<FORMAT>(of_high, high[word]);
-        ptx::widen<FORMAT>(b, held[word]);
-        const unsigned a[4] = {of_low[0], of_high[0], of_low[1], of_high[1]};
+        const unsigned a[4] = {ptx::widened<FORMAT>(low[word], 0), ptx::widened<FORMAT>(high[word], 0),
+                               ptx::widened<FORMAT>(low[word], 1), ptx::widened<FORMAT>(high[word], 1)};
+        const unsigned b[2] = {ptx::widened<FORMAT>(held[word], 0), ptx::widened<FORMAT>(held[word], 1)};
         ptx::mma<Format::kFp16>(sum, a, b);
       }
     } else {

@@ -14,10 +14,9 @@ __device__ __forceinline__ unsigned load_shared_word(unsigned shared) {
 }
 
 // 4, 8 or 16 bytes.
-__device__ __forceinline__ void load_shared_vector(Bits<4>& bits, unsigned shared) { bits.at[0] = load_shared_word(shared); }
-__device__ __forceinline__ void load_shared_vector(Bits<8>& bits, unsigned shared) {
-  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];\n" : "=r"(bits.at[0]), "=r"(bits.at[1]) : "r"(shared));
+template <int BYTES>
+__device__ __forceinline__ void load_shared_vector(Bits<BYTES>& bits, unsigned shared) {
+  load_shared(bits.at, shared);
 }
-__device__ __forceinline__ void load_shared_vector(Bits<16>& bits, unsigned shared) { load_shared(bits.at, shared); }
 
 }  // namespace kt::ptx
