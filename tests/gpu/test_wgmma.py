@@ -109,22 +109,6 @@ def test_slices_of_k(formats: Formats, checks: FamilyChecks) -> None:
 
 
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
-def test_slices_of_k_within_clusters(formats: Formats, checks: FamilyChecks) -> None:
-    """Slices that are longer by a step, C by TMA and by rows, and blocks of a cluster that share copies as well."""
-    problems = [
-        formats.problem(33, 130, 1031, "nn", beta=1.0), formats.problem(264, 136, 4096, "nt"),
-        formats.problem(200, 300, 1120, "tn", batch=2), formats.problem(300, 333, 600, "tt", alpha=2.0),
-    ]  # fmt: skip
-    choices: list[dict[str, Value]] = [
-        {"cluster_k": 2}, {"cluster_k": 4}, {"cluster_k": 8}, {"cluster_k": 4, "cluster_m": 2},
-    ]  # fmt: skip
-    for choice in choices:
-        sliced = list(cases(checks, problems, 3, choice))
-        assert sliced, f"{choice} is valid for some"
-        checks.check(sliced)
-
-
-@pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_steps_shared_among_blocks(formats: Formats, checks: FamilyChecks) -> None:
     """Stream-K: fewer tiles than blocks, a little more than one round, and several rounds; batches; odd rows of C."""
     problems = [
@@ -183,13 +167,7 @@ def test_more_than_two_to_the_31_elements(checks: FamilyChecks) -> None:
 
 @pytest.mark.parametrize(
     "choice",
-    [
-        {"cluster_m": 2, "stream_k": 1},
-        {"cluster_n": 2, "schedule": "pingpong"},
-        {"split_k": 3},
-        {"cluster_k": 2},
-        {"consumers": 3},
-    ],
+    [{"cluster_m": 2, "stream_k": 1}, {"cluster_n": 2, "schedule": "pingpong"}, {"split_k": 3}, {"consumers": 3}],
     ids=str,
 )
 def test_a_thousand_launches_in_a_row_end(choice: dict[str, Value], checks: FamilyChecks) -> None:

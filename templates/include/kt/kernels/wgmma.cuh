@@ -26,16 +26,15 @@ __host__ __device__ constexpr int wgmma_store_slots(int panels, int slot_bytes, 
 }
 
 template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
-          int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int CLUSTER_K_, int MIN_BLOCKS_,
-          bool A_K_MAJOR_, bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_>
+          int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_, bool A_K_MAJOR_,
+          bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_>
 struct WgmmaTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
   using TOut = TOut_;
   using Multiply = Multiply_;
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_, STAGES = STAGES_;
-  static constexpr int CONSUMERS = CONSUMERS_, STORE = STORE_;
-  static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER_K = CLUSTER_K_;
+  static constexpr int CONSUMERS = CONSUMERS_, CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, STORE = STORE_;
   static constexpr bool PING_PONG = PING_PONG_;
   using A = WgmmaOperand<BLOCK_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
   using B = WgmmaOperand<BLOCK_N, BLOCK_K, int(sizeof(TIn)), B_K_MAJOR_, CLUSTER_M>;
@@ -44,20 +43,18 @@ struct WgmmaTraits {
   static constexpr bool kFedA = A_LOAD_ < 16, kFedB = B_LOAD_ < 16, kFed = kFedA || kFedB;
   using FeedA = WgmmaFeed<A, (A_K_MAJOR ? BLOCK_K : BLOCK_M) * int(sizeof(TIn)), min_of(A_LOAD_, 8), kWarpgroup>;
   using FeedB = WgmmaFeed<B, (B_K_MAJOR ? BLOCK_K : BLOCK_N) * int(sizeof(TIn)), min_of(B_LOAD_, 8), kWarpgroup>;
-  using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N, CLUSTER_K>;
+  using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N>;
 
   static constexpr int kThreads = kWarpgroup * (1 + CONSUMERS);
   static constexpr int kSharers = PING_PONG ? 1 : CONSUMERS;           // consumers that read one stage
   static constexpr int kTilesM = BLOCK_M / (64 * kSharers);            // wgmmas of one consumer along m
   static constexpr int kPeers = CLUSTER_M + CLUSTER_N - 1;             // blocks whose copies this block shares, and itself
-  static constexpr int kTiles = CLUSTER_M * CLUSTER_N;                 // of a cluster; its blocks sum each in CLUSTER_K slices
-  static constexpr int kColumns = BLOCK_N / CLUSTER_K;                 // of C that a block writes
   static constexpr int kStageBytes = A::kBytes + B::kBytes;
   static constexpr int kBytesOfTma = (kFedA ? 0 : A::kBytes) + (kFedB ? 0 : B::kBytes);
 
   // Without TMA, C is staged in any number of columns: 32 for each slot.
-  static constexpr int kStoreRowBytes = STORE == 16 ? wgmma_store_row_bytes(kColumns * int(sizeof(TOut))) : 128;
-  static constexpr int kStorePanels = STORE == 16 ? kColumns * int(sizeof(TOut)) / kStoreRowBytes : 4;
+  static constexpr int kStoreRowBytes = STORE == 16 ? wgmma_store_row_bytes(BLOCK_N * int(sizeof(TOut))) : 128;
+  static constexpr int kStorePanels = STORE == 16 ? BLOCK_N * int(sizeof(TOut)) / kStoreRowBytes : 4;
   static constexpr int kRoom = kSharedOfSm / MIN_BLOCKS_ - kSharedOfSystem - kSharedBesides - STAGES * kStageBytes;
   static constexpr int kStoreSlots = wgmma_store_slots(kStorePanels, CONSUMERS * 64 * kStoreRowBytes, kRoom);
   static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp
@@ -70,15 +67,17 @@ struct WgmmaTraits {
       !kMoveRegisters ? kRegistersAtLaunch
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
 
-  using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, kColumns, kStoreRowBytes, kStoreSlots>;
-  using RowStore = WgmmaRowStore<TAcc, kTilesM, kColumns, kStagedBytes / kStripRows / int(sizeof(TAcc)),
+  using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, BLOCK_N, kStoreRowBytes, kStoreSlots>;
+  // A tile that ends soon is written by the threads themselves.
+  static constexpr bool kDirect = STORE == 16 && CONSUMERS == 1;
+  using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, BLOCK_N, kStoreRowBytes, kStoreSlots>;
+  using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc)),
                                  kConsumerRegisters - kSums>;
   // Rows of C that begin anywhere.
   using WindowStore = typename Select<sizeof(TOut) == 2,
-                                      WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, kColumns, kConsumerRegisters - kSums>,
-                                      WgmmaPairStore<TAcc, (STORE < 8), kTilesM, kColumns>>::type;
+                                      WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, BLOCK_N, kConsumerRegisters - kSums>,
+                                      WgmmaPairStore<TAcc, (STORE < 8), kTilesM, BLOCK_N>>::type;
   using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
-  using Exchange = WgmmaExchange<TAcc, kTilesM, 4 * CONSUMERS, BLOCK_N, CLUSTER_K>;
   using Space = Space_;
 
   // Slice s of batch b may as well be called batch s * batches + b: nobody asks for the batch of a slice. Which form leaves
@@ -90,10 +89,8 @@ struct WgmmaTraits {
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
   static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
   static_assert(kSums <= (kFed ? 128 : 192), "accumulators must fit the registers");
-  static_assert(!kFed || kTiles * CLUSTER_K == 1, "each block feeds itself");
+  static_assert(!kFed || CLUSTER_M * CLUSTER_N == 1, "each block feeds itself");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
-  static_assert(kColumns % 16 == 0 && kColumns * CLUSTER_K == BLOCK_N, "parts of the columns in whole 32 bytes");
-  static_assert(CLUSTER_K == 1 || (!PING_PONG && Exchange::kBytes <= STAGES * kStageBytes), "stages hold all slices");
   static_assert(kPeers <= 4, "one warp of a consumer for each block that it signals");
 };
 
@@ -120,9 +117,6 @@ struct WgmmaShared {
   __device__ __forceinline__ unsigned told(int place) const { return full(2 * Traits::STAGES + place); }
   __device__ __forceinline__ unsigned known(int place) const { return told(kTilesAhead + place); }
   __device__ __forceinline__ unsigned turn(int consumer) const { return told(2 * kTilesAhead + consumer); }
-  // Of the exchange between slices of k.
-  __device__ __forceinline__ unsigned ready() const { return turn(2); }
-  __device__ __forceinline__ unsigned arrived() const { return turn(3); }
 
   // Each warp but the producer makes some of the barriers, one behind the other: the address and the value of one that is
   // made must be the warp's.
@@ -135,7 +129,6 @@ struct WgmmaShared {
       make<kTilesAhead>(known(0), 4 * Traits::CONSUMERS);
     }
     if (Traits::PING_PONG && warp == 4) make<2>(turn(0), 4);
-    if (Traits::CLUSTER_K > 1 && warp == 4) Traits::Exchange::make_barriers(ready(), arrived());
     ptx::mbarrier_init_fence();
   }
 
@@ -170,21 +163,13 @@ struct WgmmaRing {
 };
 
 // Every warp, once: until the barriers are made. It is no fixed place in the program, so that each can prepare its own task.
-// Blocks that share copies wait for each other; those that only exchange sums do so before that (`wgmma_meet`).
 template <class Traits>
 __device__ __forceinline__ void wgmma_start() {
-  if constexpr (Traits::kTiles * Traits::CLUSTER_K > 1) ptx::cluster_arrive();
-  if constexpr (Traits::kTiles > 1) {
-    ptx::cluster_wait();
+  if constexpr (Traits::CLUSTER_M * Traits::CLUSTER_N > 1) {
+    ptx::cluster_start();
   } else {
     asm volatile("barrier.sync 0;\n" ::: "memory");
   }
-}
-
-// Every warp, once: until all blocks have made their barriers.
-template <class Traits>
-__device__ __forceinline__ void wgmma_meet() {
-  if constexpr (Traits::kTiles == 1 && Traits::CLUSTER_K > 1) ptx::cluster_wait();
 }
 
 // One warp: asks for all of A and B that this block multiplies, or for its share of what the cluster shares, and tells the
@@ -214,21 +199,19 @@ class WgmmaProducer {
     }
     tile.steps = -1;
     tell(tile, places);
-    if constexpr (Traits::kTiles > 1) wait_for_signals();
-    wgmma_meet<Traits>();
+    if constexpr (CLUSTER_M * CLUSTER_N > 1) wait_for_signals();
   }
 
  private:
   // For one step of a tile, once the next place of the ring is free.
   __device__ __forceinline__ void ask(const GemmArguments& args, const WgmmaTile& tile, int step) {
     // Blocks of the same rows share A: every CLUSTER_M-th; of the same columns B: CLUSTER_M neighbours.
-    const int rank = int(blockIdx.x) % Traits::kTiles, rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
-    const int first = int(blockIdx.x) % (Traits::kTiles * Traits::CLUSTER_K) - rank;  // of the same slice of k
+    const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N), rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
     unsigned same_rows = 0;
 #pragma unroll
     for (int i = 0; i < CLUSTER_N; ++i) same_rows |= 1u << (i * CLUSTER_M);
-    same_rows <<= first + rank_m;
-    const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (first + rank_n * CLUSTER_M);
+    same_rows <<= rank_m;
+    const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank_n * CLUSTER_M);
     const int k = (tile.first_step + step) * Traits::BLOCK_K, m = same(tile.m), n = same(tile.n), batch = same(tile.batch);
     ptx::mbarrier_wait(shared_.empty(ring_.stage), ring_.phase ^ 1);
     if (first_lane_) {
@@ -319,16 +302,14 @@ class WgmmaConsumer {
       TAcc sum[Traits::kTilesM][Traits::BLOCK_N / 2];
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
       multiply(sum, ring, steps);
-      if constexpr (Traits::CLUSTER_K > 1) {
-        exchange(args, map_c, sum, tile);
-      } else if (tile.ends) {
+      if (tile.ends) {
         collect(args, sum, tile.first_block);
         write(args, map_c, sum, tile);
       } else {
         park(args, sum);
       }
     }
-    if constexpr (Traits::STORE == 16) Traits::TmaStore::finish();
+    if constexpr (Traits::STORE == 16 && !Traits::kDirect) Traits::TmaStore::finish();
   }
 
  private:
@@ -387,10 +368,9 @@ class WgmmaConsumer {
     if constexpr (Traits::kPeers == 1) {
       ptx::mbarrier_arrive(shared_.empty(stage));
     } else {
-      const int rank = int(blockIdx.x) % (Traits::kTiles * Traits::CLUSTER_K), rank_m = rank % CLUSTER_M;
-      const int first = rank / Traits::kTiles * Traits::kTiles;  // of the same slice of k
+      const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N), rank_m = rank % CLUSTER_M;
       // The blocks of the same rows, this one among them, then the others of the same columns.
-      const int block = warp_ < CLUSTER_N ? first + rank_m + warp_ * CLUSTER_M
+      const int block = warp_ < CLUSTER_N ? rank_m + warp_ * CLUSTER_M
                                           : rank - rank_m + (rank_m + warp_ - CLUSTER_N + 1) % CLUSTER_M;
       ptx::mbarrier_arrive_at(shared_.empty(stage), block);
     }
@@ -424,7 +404,9 @@ class WgmmaConsumer {
       while (ptx::load_acquire(flag(args, block)) == 0u) {
       }
 #pragma unroll
-      for (int i = 0; i < Traits::kTilesM; ++i) Strips::add(parked(args, block, i), sum[i]);
+      for (int i = 0; i < Traits::kTilesM; ++i) {
+        Strips::template add<Traits::kConsumerRegisters - Traits::kSums>(parked(args, block, i), sum[i]);
+      }
     }
   }
 
@@ -440,45 +422,32 @@ class WgmmaConsumer {
     return typename Traits::Space(args).flags() + block * (4 * Traits::kSharers) + (Traits::PING_PONG ? 0 : consumer_ * 4) + warp_;
   }
 
-  // Slices of k within the cluster: adds up all blocks' sums of this block's part of the columns, and writes it.
-  __device__ __forceinline__ void exchange(const GemmArguments& args, const TensorMap& map_c,
-                                           const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
-                                           WgmmaTile tile) const {
-    constexpr int kTiles = Traits::kTiles, kColumns = Traits::kColumns;
-    const int in_cluster = int(blockIdx.x) % (kTiles * Traits::CLUSTER_K), slice = in_cluster / kTiles;
-    const typename Traits::Exchange between{shared_.a(0), shared_.ready(), shared_.arrived(), consumer_ * 4 + warp_,
-                                            slice, in_cluster % kTiles, kTiles};
-    wgmma_meet<Traits>();
-    between.send(sum);
-    TAcc part[Traits::kTilesM][kColumns / 2];
-    between.receive(part);
-    tile.n += slice * kColumns;
-    write(args, map_c, part, tile);
-  }
-
-  template <int SUMS>
   __device__ __forceinline__ void write(const GemmArguments& args, const TensorMap& map_c,
-                                        const TAcc (&sum)[Traits::kTilesM][SUMS], const WgmmaTile& tile) const {
+                                        const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
+                                        const WgmmaTile& tile) const {
     const int place = consumer_ * 4 + warp_, row = tile.m + first_row();
     if constexpr (Traits::STORE == 16) {
       if (by_tma_) {
 #pragma unroll
         for (int i = 0; i < Traits::kTilesM; ++i) {
-          Traits::TmaStore::store(args, map_c, shared_.staging(place), sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+          const unsigned staging = shared_.staging(place);
+          if constexpr (Traits::kDirect) {
+            Traits::DirectStore::store(args, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+          } else {
+            Traits::TmaStore::store(args, map_c, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+          }
         }
         return;
       }
     }
-    if constexpr (Traits::CLUSTER_K == 1) {
-      if (args.split_k > 1) {
-        if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
-        void* const slices = typename Traits::Space(args).template slices<TAcc>();
-        const long long part = (long long)tile.slice * args.batch + tile.batch;
-        const long long strip = part * Strips::of_slice(args) + Strips::in_slice(args, row, tile.n);
-  #pragma unroll
-        for (int i = 0; i < Traits::kTilesM; ++i) Strips::store(Strips::at(slices, strip + 4 * i), sum[i]);
-        return;
-      }
+    if (args.split_k > 1) {
+      if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
+      void* const slices = typename Traits::Space(args).template slices<TAcc>();
+      const long long part = (long long)tile.slice * args.batch + tile.batch;
+      const long long strip = part * Strips::of_slice(args) + Strips::in_slice(args, row, tile.n);
+#pragma unroll
+      for (int i = 0; i < Traits::kTilesM; ++i) Strips::store(Strips::at(slices, strip + 4 * i), sum[i]);
+      return;
     }
     TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
     const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
@@ -514,7 +483,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
     if (warp == 0 || Traits::kFed) {
       WgmmaProducer<Traits>(shared, map_a, map_b).run(args);
     } else {
-      if constexpr (Traits::STORE == 16) {
+      if constexpr (Traits::STORE == 16 && !Traits::kDirect) {
         if (warp == 1) ptx::prefetch(map_c);
       }
       wgmma_start<Traits>();
