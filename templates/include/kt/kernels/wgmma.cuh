@@ -62,7 +62,7 @@ struct WgmmaTraits {
   static constexpr int kSums = kTilesM * BLOCK_N / 2;
   static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
   static constexpr bool kMoveRegisters = kRegistersAtLaunch < 224;
-  static constexpr int kProducerRegisters = kFed ? 56 : CONSUMERS >= 3 ? 32 : kSums > 128 || STORE < 16 ? 24 : 40;
+  static constexpr int kProducerRegisters = kFed ? 64 : CONSUMERS >= 3 ? 32 : kSums > 128 || STORE < 16 ? 24 : 40;
   static constexpr int kConsumerRegisters =
       !kMoveRegisters ? kRegistersAtLaunch
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
@@ -79,6 +79,11 @@ struct WgmmaTraits {
                                       WgmmaPairStore<TAcc, (STORE < 8), kTilesM, BLOCK_N>>::type;
   using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
   using Space = Space_;
+
+  // Slice s of batch b may as well be called batch s * batches + b: nobody asks for the batch of a slice. Which form leaves
+  // registers to spare was found by compiling.
+  static constexpr bool kSlicesAreBatches =
+      kFed || (PING_PONG && B_K_MAJOR && STORE < 16 && !Space_::PACK_A && !Space_::PACK_B);
 
   static_assert(BLOCK_M % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
@@ -283,8 +288,12 @@ class WgmmaConsumer {
       ptx::mbarrier_wait(shared_.told(places.stage), places.phase);
       const int steps = same(told.steps);
       if (steps < 0) break;
-      const WgmmaTile tile{steps, same(told.m), same(told.n), same(told.batch), same(told.slice), 0,
-                           same(told.first_block), same(told.ends)};
+      WgmmaTile tile{steps, same(told.m), same(told.n), same(told.batch), same(told.slice), 0,
+                     same(told.first_block), same(told.ends)};
+      if constexpr (Traits::kSlicesAreBatches) {
+        tile.batch += tile.slice * args.batch;
+        tile.slice = 0;
+      }
       know(places.stage);
       if (Traits::PING_PONG && number % 2 != consumer_) {
         ring.skip(steps);
