@@ -62,7 +62,7 @@ struct WgmmaTraits {
   static constexpr int kSums = kTilesM * BLOCK_N / 2;
   static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
   static constexpr bool kMoveRegisters = kRegistersAtLaunch < 224;
-  static constexpr int kProducerRegisters = kFed ? 56 : CONSUMERS >= 3 ? 32 : kSums > 128 ? 24 : 40;
+  static constexpr int kProducerRegisters = kFed ? 56 : CONSUMERS >= 3 ? 32 : kSums > 128 || STORE < 16 ? 24 : 40;
   static constexpr int kConsumerRegisters =
       !kMoveRegisters ? kRegistersAtLaunch
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
@@ -73,7 +73,7 @@ struct WgmmaTraits {
   using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, BLOCK_N, kStoreRowBytes, kStoreSlots>;
   using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc)),
                                  kConsumerRegisters - kSums>;
-  // Rows of C that begin anywhere, if beta = 0.
+  // Rows of C that begin anywhere.
   using WindowStore = typename Select<sizeof(TOut) == 2,
                                       WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, BLOCK_N, kConsumerRegisters - kSums>,
                                       WgmmaPairStore<TAcc, (STORE < 8), kTilesM, BLOCK_N>>::type;
@@ -443,18 +443,16 @@ class WgmmaConsumer {
     TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
     const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
     if constexpr (Traits::STORE < 16) {
-      if (by_tma_) {
-        Traits::WindowStore::store(to_c, sum, row, tile.n);
-        return;
-      }
+      Traits::WindowStore::store(to_c, sum, row, tile.n);
+    } else {
+      Traits::RowStore::store(to_c, staged, sum, row, tile.n);
     }
-    Traits::RowStore::store(to_c, staged, sum, row, tile.n);
   }
 
   WgmmaShared<Traits> shared_;
   int consumer_;
   int warp_;    // of the consumer
-  int by_tma_;  // C is written by TMA, if its rows allow it, or by windows
+  int by_tma_;  // C is written by TMA, if its rows allow it
   TAcc alpha_;
 };
 

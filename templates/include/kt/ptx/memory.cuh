@@ -57,10 +57,11 @@ __device__ __forceinline__ void store_global(void* global, const unsigned (&word
                "r"(words[3]));
 }
 
-__device__ __forceinline__ void load_shared(unsigned (&words)[4], unsigned shared) {
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(shared));
+__device__ __forceinline__ void load_shared(unsigned (&word)[1], unsigned shared) {
+  asm volatile("ld.shared.u32 %0, [%1];\n" : "=r"(word[0]) : "r"(shared));
+}
+__device__ __forceinline__ void load_shared(unsigned (&words)[2], unsigned shared) {
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];\n" : "=r"(words[0]), "=r"(words[1]) : "r"(shared));
 }
 
 __device__ __forceinline__ void load_shared(double& number, unsigned shared) {
