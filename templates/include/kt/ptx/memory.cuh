@@ -47,6 +47,9 @@ __device__ __forceinline__ unsigned load_or_zero(const void* global, bool valid)
 __device__ __forceinline__ void store_shared(unsigned shared, unsigned value) {
   asm volatile("st.shared.u32 [%0], %1;\n" ::"r"(shared), "r"(value));
 }
+__device__ __forceinline__ void store_shared(unsigned shared, unsigned first, unsigned second) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};\n" ::"r"(shared), "r"(first), "r"(second));
+}
 
 // 8 or 16 bytes of global memory as one access. The compiler would make four of it where it sees no alignment.
 __device__ __forceinline__ void store_global(void* global, const unsigned (&words)[2]) {
@@ -55,6 +58,10 @@ __device__ __forceinline__ void store_global(void* global, const unsigned (&word
 __device__ __forceinline__ void store_global(void* global, const unsigned (&words)[4]) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};\n" ::"l"(global), "r"(words[0]), "r"(words[1]), "r"(words[2]),
                "r"(words[3]));
+}
+
+__device__ __forceinline__ void load_shared(unsigned& first, unsigned& second, unsigned shared) {
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];\n" : "=r"(first), "=r"(second) : "r"(shared));
 }
 
 __device__ __forceinline__ void load_shared(unsigned (&words)[4], unsigned shared) {
