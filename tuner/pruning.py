@@ -9,11 +9,7 @@ from kt.tuner.messages import Binary
 from kt.tuner.occupancy import limiter, occupancy
 from kt.tuner.ptxas_log import first_error
 
-__all__ = ["FEW_SPILLS", "lacking", "main_launch", "prune", "resources"]
-
-# Bytes that a thread may write to and read from memory for want of registers: a few values that lie still during the
-# loop cost nothing that a run could tell, and kernels that use all registers there are often have some.
-FEW_SPILLS = 64
+__all__ = ["lacking", "main_launch", "prune", "resources"]
 
 
 def lacking(binary: Binary, launches: Sequence[Launch]) -> str:
@@ -46,14 +42,14 @@ def prune(binary: Binary, launches: Sequence[Launch], device: Device, *, keep_sp
     """Why a configuration is not to be run, None if it is.
 
     Args:
-        keep_spills: run it although many registers spill: the family's default configuration is measured as it is.
+        keep_spills: run it although registers spill: the family's default configuration is measured as it is.
     """
     fault = first_error(binary.error) or lacking(binary, launches)
     if fault:
         return Measurement("compile_error", detail=fault)
     registers, spills, smem = resources(binary, launches)
     detail = _cause(launches, device, binary)
-    if spills > FEW_SPILLS and not keep_spills:
+    if spills and not keep_spills:
         detail = detail or f"registers spill: {spills} bytes of each thread"
     if not detail:
         return None

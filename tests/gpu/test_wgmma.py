@@ -19,6 +19,7 @@ from support.family_checks import Case, FamilyChecks, candidate_of, compiled, jo
 from support.family_compiles import builtin
 from support.problems import (
     Formats,
+    aligned,
     every_alignment,
     every_scalar,
     formats_of,
@@ -35,6 +36,8 @@ FORMATS = tuple(formats for formats in formats_of(SPACE.dtypes) if formats.accum
 MAIN = tuple(formats for formats in FORMATS if formats.out_dtype == DTYPES[formats.dtype].outputs[0])
 OTHERS = tuple(formats for formats in FORMATS if formats not in MAIN)
 LAUNCHES = 1000
+# Columns of C, and elements between rows besides: every remainder by 8 of both.
+ODD_WIDTHS = ((517, 0), (385, 1), (258, 3), (191, 6), (131, 2), (92, 5), (7, 4), (1, 8))
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +65,28 @@ def test_layouts_ragged_sizes_and_alignments(formats: Formats, checks: FamilyChe
     checks.check(chosen)
 
 
+@pytest.mark.parametrize("formats", [one for one in MAIN if one.dtype != "tf32"], ids=with_label)
+def test_operands_that_threads_copy(formats: Formats, checks: FamilyChecks) -> None:
+    """Rows at multiples of 4 and 8 bytes without a copy before: one operand, or both; ragged, batches, slices of k."""
+    layouts = LAYOUTS if DTYPES[formats.dtype].bytes == 2 else ("nt",)
+    aligns = [(4, 8, 16), (8, 4, 2), (16, 8, 4), (8, 16, 16)]
+    problems = [aligned(formats, layout, of, 272, 400, 1040) for layout in layouts for of in aligns]
+    problems += [formats.problem(260, 196, 308, layout, batch=3) for layout in layouts]
+    problems += [formats.problem(68, 1028, 4, layout, beta=1.0) for layout in layouts]
+    fed = {"pack_a": 0, "pack_b": 0}
+    checks.check(cases(checks, problems, 3, fed))
+    checks.check(cases(checks, problems[:4], 2, {**fed, "split_k": 2}))
+    checks.check(cases(checks, problems[:4], 2, {**fed, "schedule": "pingpong"}))
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp8_e4m3"])
+def test_rows_of_c_that_begin_anywhere(dtype: str, checks: FamilyChecks) -> None:
+    """Tiles of every width, as a whole and cut off within the first windows and the last, behind every shift."""
+    out = "" if dtype != "fp8_e4m3" else "bf16"
+    problems = [Problem(193, n, 64, dtype, "nt", ldc=n + more, out_dtype=out) for n, more in ODD_WIDTHS]
+    checks.check(cases(checks, problems, 8))
+
+
 @pytest.mark.parametrize("formats", OTHERS, ids=with_label)
 def test_other_formats_of_c(formats: Formats, checks: FamilyChecks) -> None:
     checks.check(cases(checks, [formats.problem(130, 259, 67, "nt"), *every_alignment(formats, ("nn", "tn"))], each=1))
@@ -81,22 +106,6 @@ def test_slices_of_k(formats: Formats, checks: FamilyChecks) -> None:
     sliced = [case for split in (2, 3, 5, 8, 24) for case in cases(checks, problems, 2, {"split_k": split})]
     assert sliced, "some slices are worth it"
     checks.check(sliced)
-
-
-@pytest.mark.parametrize("formats", MAIN, ids=with_label)
-def test_slices_of_k_within_clusters(formats: Formats, checks: FamilyChecks) -> None:
-    """Slices that are longer by a step, C by TMA and by rows, and blocks of a cluster that share copies as well."""
-    problems = [
-        formats.problem(33, 130, 1031, "nn", beta=1.0), formats.problem(264, 136, 4096, "nt"),
-        formats.problem(200, 300, 1120, "tn", batch=2), formats.problem(300, 333, 600, "tt", alpha=2.0),
-    ]  # fmt: skip
-    choices: list[dict[str, Value]] = [
-        {"cluster_k": 2}, {"cluster_k": 4}, {"cluster_k": 8}, {"cluster_k": 4, "cluster_m": 2},
-    ]  # fmt: skip
-    for choice in choices:
-        sliced = list(cases(checks, problems, 3, choice))
-        assert sliced, f"{choice} is valid for some"
-        checks.check(sliced)
 
 
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
@@ -145,7 +154,7 @@ def test_rows_from_registers(layout: str, packed: dict[str, Value], checks: Fami
     ]  # fmt: skip
     choices: list[dict[str, Value]] = [
         {}, {"schedule": "pingpong"}, {"consumers": 3}, {"min_blocks": 2}, {"cluster_m": 2}, {"cluster_n": 2},
-        {"cluster_k": 2}, {"cluster_k": 4, "cluster_m": 2}, {"tile_k_bytes": 256}, {"consumers": 1},
+        {"tile_k_bytes": 256}, {"consumers": 1},
     ]  # fmt: skip
     for choice in choices:
         chosen = list(cases(checks, problems, 2, {**packed, **choice}))
@@ -199,13 +208,7 @@ def test_more_than_two_to_the_31_elements(checks: FamilyChecks) -> None:
 
 @pytest.mark.parametrize(
     "choice",
-    [
-        {"cluster_m": 2, "stream_k": 1},
-        {"cluster_n": 2, "schedule": "pingpong"},
-        {"split_k": 3},
-        {"cluster_k": 2},
-        {"consumers": 3},
-    ],
+    [{"cluster_m": 2, "stream_k": 1}, {"cluster_n": 2, "schedule": "pingpong"}, {"split_k": 3}, {"consumers": 3}],
     ids=str,
 )
 def test_a_thousand_launches_in_a_row_end(choice: dict[str, Value], checks: FamilyChecks) -> None:

@@ -24,7 +24,6 @@ from kt.tuner.compilation import Compilation
 from kt.tuner.compiled_plan import compile_plan
 from kt.tuner.messages import Binary, CompileJob
 from kt.tuner.plan import plan
-from kt.tuner.pruning import FEW_SPILLS
 from kt.tuner.request import Budget, TuneRequest
 from kt.tuner.searches import LEAST_CANDIDATES
 
@@ -202,7 +201,7 @@ def test_what_is_compiled_is_not_enumerated_again(
 
 
 class Compilers:
-    """Compilers that answer at once: 64 registers, and more than a few spills for tiles of 64 columns."""
+    """Compilers that answer at once: 64 registers, and spills for tiles of 64 columns."""
 
     compiled = 0
 
@@ -230,8 +229,7 @@ class Compilers:
         _, tile_m, tile_n, _ = job.source.split()[:4]
         if tile_m == "16":
             return Binary(job.digest, error="t.cu(1): error: too small")
-        spills = {"16": 0, "32": FEW_SPILLS, "64": FEW_SPILLS + 4}[tile_n]
-        return Binary(job.digest, "/x", {"kt_gemm": 64}, {"kt_gemm": spills}, {"kt_gemm": 0})
+        return Binary(job.digest, "/x", {"kt_gemm": 64}, {"kt_gemm": 8 * (tile_n == "64")}, {"kt_gemm": 0})
 
     def cancel_pending(self) -> None: ...
     def close(self) -> None: ...

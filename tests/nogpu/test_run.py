@@ -446,7 +446,7 @@ def test_failing_candidates_are_named_and_the_others_go_on(bench: Bench) -> None
     bench.pool.verdict = lambda digest, values: (
         Binary(digest, error="t.cu(3): error: identifier is undefined")
         if values["stages"] == 3
-        else good_binary(digest, spills=80 if values["tile_k"] == 8 and values["tile_m"] == 128 else 0)
+        else good_binary(digest, spills=8 if values["tile_k"] == 8 and values["tile_m"] == 128 else 0)
     )
     result = bench.tune(SQUARE, strategy="exhaustive")
     shape = only(result)
@@ -481,7 +481,7 @@ def test_only_failures_that_last_are_taken_over(bench: Bench) -> None:
 
 def test_a_default_that_spills_is_measured_all_the_same(bench: Bench) -> None:
     default = {name: bench.space.default[name] for name in bench.space.parameters}
-    bench.pool.verdict = lambda digest, values: good_binary(digest, spills=160 if values == default else 0)
+    bench.pool.verdict = lambda digest, values: good_binary(digest, spills=16 if values == default else 0)
     assert winner(only(bench.tune(SQUARE))).default_us is not None
 
 
@@ -908,7 +908,7 @@ def test_predictions_leave_measured_winners_alone(bench: Bench) -> None:
 def test_spilling_configurations_are_not_ranked(bench: Bench) -> None:
     device = replace(catalog()["h200"], modelled=True)
     default = {name: bench.space.default[name] for name in bench.space.parameters}
-    bench.pool.verdict = lambda digest, values: good_binary(digest, spills=0 if values == default else 80)
+    bench.pool.verdict = lambda digest, values: good_binary(digest, spills=0 if values == default else 8)
     best = winner(only(bench.tune(SQUARE, device=device)))
     assert best.config == Config("simt", tuple(default.items()), (("split_k", 1),))
 

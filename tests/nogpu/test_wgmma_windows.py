@@ -97,3 +97,37 @@ def test_every_column_is_written_once_and_nothing_else(block_n: int, shift: int)
         assert (memory[first : first + end] == 1 + np.arange(end)).all()
         assert not memory[:first].any()
         assert not memory[first + end :].any()
+
+
+def pairs_of(block_n: int, width: int, shift: int) -> npt.NDArray[np.int64]:
+    """Memory after templates/include/kt/kernels/wgmma_pairs.cuh has written a row, which begins at 16."""
+    end, memory, before = min(block_n, width), np.zeros(block_n + 32, np.int64), 0
+    last = end - (end + shift & 1)
+
+    def put(column: int, value: int) -> None:
+        assert memory[16 + column] == 0, "written once"
+        memory[16 + column] = value
+
+    for j in range(-(-block_n // 32) * 4):
+        results = [(column + 1, column + 2) if column < block_n else (0, 0) for column in range(8 * j, 8 * j + 8, 2)]
+        for lane, (first, second) in enumerate(results):
+            column, turned = 8 * j + 2 * lane, results[lane - 1][1] if lane else before
+            if column >= shift and column - shift + 2 <= end:
+                put(column - shift, turned if shift else first)
+                put(column - shift + 1, first if shift else second)
+            if column < shift or last <= column < end:
+                put(column, first)
+            if last <= column + 1 < end:
+                put(column + 1, second)
+        before = results[3][1]
+    return memory
+
+
+@pytest.mark.parametrize("block_n", [16, 48, 64, 256])
+@pytest.mark.parametrize("shift", [0, 1])
+def test_every_column_of_32_bits_is_written_once_and_nothing_else(block_n: int, shift: int) -> None:
+    for width in {*range(1, min(block_n, 50) + 1), *range(max(1, block_n - 40), block_n + 1), block_n + 9}:
+        memory, end = pairs_of(block_n, width, shift), min(block_n, width)
+        assert (memory[16 : 16 + end] == 1 + np.arange(end)).all()
+        assert not memory[:16].any()
+        assert not memory[16 + end :].any()

@@ -34,8 +34,13 @@ struct WgmmaFragments {
   }
 
   __device__ __forceinline__ static void load(unsigned (&words)[4], unsigned place, int i, int step) {
-    ptx::load_shared(words[0], words[1], at(place, i, step, false));
-    ptx::load_shared(words[2], words[3], at(place, i, step, true));
+#pragma unroll
+    for (int j = 0; j < 4; j += 2) {
+      unsigned both[2];
+      ptx::load_shared(both, at(place, i, step, j > 0));
+      words[j] = both[0];
+      words[j + 1] = both[1];
+    }
   }
 };
 

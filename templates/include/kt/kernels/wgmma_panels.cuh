@@ -88,7 +88,7 @@ struct WgmmaPanelStore {
           const TOut result = TOut(alpha * (upper ? of_upper : of_lower));
           words[i] = reinterpret_cast<const unsigned&>(result);
         }
-        ptx::store_shared(at(place, j, second) + slot, words[0], words[1]);
+        ptx::store_shared(at(place, j, second) + slot, words);
       }
     }
   }
