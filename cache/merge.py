@@ -1,38 +1,29 @@
 """Merging caches: what several machines or people have tuned, in one file, by one rule and without loss in silence."""
 
 import os
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kt.cache.key import canonical
+from kt.cache.contest import Conflict, Contest
+from kt.cache.key import canonical, key_digest
 from kt.cache.location import database_path
-from kt.cache.ranking import listing_order, rank
+from kt.cache.ranking import listing_order
 from kt.cache.records import BestConfig, CacheKey
 from kt.cache.rows import (
-    BEST_QUERY,
     CacheWarning,
     Stored,
-    best_record,
-    decode_best_row,
     decode_key_row,
     decode_measurement_row,
 )
 from kt.cache.schema import MEASUREMENT_COLUMNS
-from kt.cache.store import PUT_BEST, PUT_MEASUREMENT, Store
+from kt.cache.store import PUT_MEASUREMENT, Store
 from kt.cache.waiting import Tell, silent
 from kt.errors import CacheError, InputError
 
-__all__ = ["Conflict", "MergeReport", "Source", "merge", "read_sources"]
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """Two unlike winners for one key, made from the same sources: the one that is kept, the one that gives way."""
-
-    kept: BestConfig
-    dropped: BestConfig
+__all__ = ["Conflict", "MergeReport", "Source", "foresee", "merge", "of_winners", "read_sources"]
 
 
 @dataclass
@@ -90,9 +81,18 @@ def merge(into: Store, sources: Sequence[Source]) -> MergeReport:
     Raises:
         CacheError: `into` cannot be written.
     """
-    report = into.write(lambda: _merge_all(into, sources))
-    report.conflicts.sort(key=lambda conflict: listing_order(conflict.kept))
-    return report
+    return into.write(lambda: _merge_all(into, sources))
+
+
+def foresee(into: Store, winners: Sequence[Source]) -> MergeReport:
+    """What `merge` would do with the winners of `winners`; nothing is changed, and `into` may be for reading only."""
+    return _reported(into.look(lambda: _entered(into, winners)), MergeReport(), winners)
+
+
+def of_winners(winners: Sequence[BestConfig], warnings: Sequence[CacheWarning] = ()) -> Source:
+    """Winners that came in another way than as a cache, for `merge`; they count as stored now."""
+    now = int(time.time())
+    return Source([Stored(0, key_digest(best.key), best, now) for best in winners], [], list(warnings))
 
 
 def _check_path(into: Path, path: Path) -> None:
@@ -129,45 +129,27 @@ def _readable_measurements(store: Store) -> list[tuple[CacheKey, _Rows]]:
 
 
 def _merge_all(into: Store, sources: Sequence[Source]) -> MergeReport:
-    report = MergeReport()
+    contest, report = _entered(into, sources), MergeReport()
+    contest.settle()
     for source in sources:
-        for winner in source.winners:
-            _merge_winner(into, winner, report)
         for key, rows in source.measurements:
             report.measurements += _merge_measurements(into, into.key_id(key), rows)
-        report.warnings += source.warnings
+    return _reported(contest, report, sources)
+
+
+def _entered(into: Store, sources: Sequence[Source]) -> Contest:
+    contest = Contest(into)
+    for source in sources:
+        for winner in source.winners:
+            contest.enter(winner)
+    return contest
+
+
+def _reported(contest: Contest, report: MergeReport, sources: Sequence[Source]) -> MergeReport:
+    report.winners, report.same = contest.new, contest.same
+    report.conflicts = sorted(contest.conflicts, key=lambda conflict: listing_order(conflict.kept))
+    report.warnings = [warning for source in sources for warning in source.warnings]
     return report
-
-
-def _merge_winner(into: Store, new: Stored, report: MergeReport) -> None:
-    old = _counterpart(into, new)
-    if old is None:
-        report.winners += 1
-    elif _without_provenance(old.best) == _without_provenance(new.best):
-        report.same += 1
-    else:
-        kept, dropped = sorted((old, new), key=_standing)
-        report.conflicts.append(Conflict(kept.best, dropped.best))
-    if old is None or _standing(new) < _standing(old):
-        key_id, best = into.key_id(new.best.key), new.best
-        values = (key_id, canonical(best.sources), best.complete, best_record(best), new.made_at)
-        into.connection.execute(PUT_BEST, values)
-
-
-def _counterpart(into: Store, new: Stored) -> Stored | None:
-    """The winner that `into` has for the same key, sources and completeness, if it can be read."""
-    query = f"{BEST_QUERY} WHERE keys.digest = ? AND best.sources = ? AND best.complete = ?"
-    row = into.connection.execute(query, (new.digest, canonical(new.best.sources), new.best.complete)).fetchone()
-    decoded = decode_best_row(row) if row else None
-    return decoded if isinstance(decoded, Stored) else None
-
-
-def _standing(row: Stored) -> tuple[object, ...]:
-    return (*rank(row.best), best_record(row.best), -row.made_at)
-
-
-def _without_provenance(best: BestConfig) -> str:
-    return best_record(replace(best, provenance={}))
 
 
 def _merge_measurements(into: Store, key_id: int, rows: _Rows) -> int:

@@ -104,8 +104,12 @@ class OpenFile:
 
     def read(self, query: str, values: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query."""
+        return self.look(lambda: self.connection.execute(query, values).fetchall())
+
+    def look(self, action: Callable[[], T]) -> T:
+        """What `action`, which only reads, returns; it runs again if another process was in the way."""
         with translated(self.file):
-            return retried(lambda: self.connection.execute(query, values).fetchall(), self.file, self.tell)
+            return retried(action, self.file, self.tell)
 
     def write(self, action: Callable[[], T]) -> T:
         """Runs `action` in a transaction of its own, again if another process was in the way."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kt.cache.prune import PruneRule
     from kt.cache.waiting import Tell
 
-__all__ = ["merge", "path", "prune"]
+__all__ = ["conflict_text", "merge", "path", "prune"]
 
 
 def path(
@@ -68,7 +68,7 @@ def merge(
     found = read_sources(sources, database_path(folder), tell)  # first: a cache is not made for nothing
     with Store.open(folder, tell=tell) as store:
         report = merge_caches(store, found)
-    conflicts = [_conflict_text(conflict) for conflict in report.conflicts]
+    conflicts = [conflict_text(conflict) for conflict in report.conflicts]
     warnings = [str(warning) for warning in report.warnings]
     if as_json:
         counts = {"winners": report.winners, "same": report.same, "measurements": report.measurements}
@@ -81,12 +81,14 @@ def merge(
         note(f"warning: {text}")
 
 
-def _conflict_text(conflict: Conflict) -> str:
+def conflict_text(conflict: Conflict) -> str:
+    """Both winners, which of them is kept and why."""
     kept, dropped = conflict.kept, conflict.dropped
+    here, there = ("the one here", "the other") if conflict.kept_here else ("the other", "the one here")
     return (
         f"{kept.key.problem.label} on {kept.key.device.name}: both sides had a winner; "
-        f"kept {kept.measurement.time_us:g} us ({kept.config.label}), "
-        f"dropped {dropped.measurement.time_us:g} us ({dropped.config.label})"
+        f"kept {kept.measurement.time_us:g} us ({kept.config.label}), {here}, because {conflict.reason}; "
+        f"dropped {dropped.measurement.time_us:g} us ({dropped.config.label}), {there}"
     )
 
 

@@ -1,7 +1,8 @@
-"""`kt export`: winners as a JSON table or as a C++ header."""
+"""`kt export`: winners as a table (JSON, CSV), as a C++ header, or all that was tried (T4)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,21 +12,37 @@ from kt.cli.outcome import note, teller
 from kt.errors import InputError, NoValidConfiguration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from kt.cache.entries import Entry, Selection
     from kt.cache.records import BestConfig
+    from kt.export.t4_results import Search
     from kt.problems import Problem
+    from kt.search_spaces.space import SearchSpace
 
 __all__ = ["export"]
 
 
 def export(
     as_json: Annotated[bool, typer.Option("--json", help="A JSON table, schema kt.table/1.")] = False,
-    header: Annotated[bool, typer.Option("--header", help="A C++17 header with the table and its lookup.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="The same table, flat: a line for each winner.")] = False,
+    as_t4: Annotated[
+        bool, typer.Option("--t4", help="All that was tried for the winners' shapes, as Kernel Tuner writes results.")
+    ] = False,
+    header: Annotated[
+        bool, typer.Option("--header", help="A CUDA C++17 header with kernels, launches, dispatch and the table.")
+    ] = False,
+    table_only: Annotated[
+        bool, typer.Option("--table-only", help="With --header: the table and its look-up alone, for any compiler.")
+    ] = False,
     shapes: options.OptionalShapes = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
     device_filter: options.DeviceFilter = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Write nothing; exit 5 if shapes are missing, 6 if out of date."),
+    ] = False,
     predicted: Annotated[bool, typer.Option("--predicted", help="Also what only the model ranked.")] = False,
     complete: Annotated[bool, typer.Option("--complete", help="Only winners of searches that finished.")] = False,
     namespace: Annotated[
@@ -34,17 +51,21 @@ def export(
     space: options.Space = None,
     templates: options.Templates = None,
     output: options.Output = None,
+    depfile: options.Depfile = None,
+    depfile_target: options.DepfileTarget = None,
     cache_dir: options.CacheDir = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write the winners as a JSON table or a C++ header.
+    """Write the winners as a table or a C++ header, or all that was tried for their shapes.
 
     One entry for each shape and device: measured before predicted, finished before unfinished, then the fastest. What
     is stale is left out and named. With --shapes only the shapes of the file, and if one has no winner nothing is
-    written and the exit code is 3.
+    written and the exit code is 3. With --check nothing is written at all: it says whether every shape has a winner of
+    today's sources, and with -o whether the file is what an export would write.
     """
     from kt.cache.entries import select
     from kt.cache.location import cache_dir as cache_folder
+    from kt.cache.location import database_path
     from kt.cache.store import Store
     from kt.cli import inputs
     from kt.cli.cache_entries import (
@@ -55,13 +76,17 @@ def export(
         judged_entries,
         selected_shapes,
     )
+    from kt.cli.depfile import plan_depfile
+    from kt.cli.export_check import check_file, check_shapes
+    from kt.cli.measurements import searches, winners_elsewhere
     from kt.cli.target import check_target, files_read
     from kt.export.write_file import write_if_changed
 
-    if as_json == header:
-        raise InputError("kt export needs one format", hint="give either --json or --header")
-    if namespace is not None and not header:
-        raise InputError("--namespace is for --header", hint="leave it out, or export a header")
+    formats = [name for name, asked in (("json", as_json), ("csv", as_csv), ("t4", as_t4), ("header", header)) if asked]
+    _check_formats(formats, output, depfile, check=check, with_shapes=bool(shapes))
+    for option, given in (("--namespace", namespace is not None), ("--table-only", table_only)):
+        if given and not header:
+            raise InputError(f"{option} is for --header", hint="leave it out, or export a header")
     if namespace is not None:
         from kt.export.header import check_namespace
 
@@ -71,21 +96,51 @@ def export(
     folders = inputs.check_folders(templates)
     sources = digests(spaces, folders)
     keep = entry_filter(dtype=dtype, device=device_filter)
-    check_target(output, cache_dir, files_read(shapes, space, spaces.values(), folders))
-    with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
+    folder, read = cache_folder(cache_dir), list(files_read(shapes, space, spaces.values(), folders))
+    check_target(output, cache_dir, read)
+    dependencies = plan_depfile(depfile, depfile_target, output, [*read, database_path(folder)], cache_dir)
+    with Store.open(folder, read_only=True, tell=teller(quiet=quiet)) as store:
         found = judged_entries(store, sources, spaces)
+        if problems is not None:
+            found = entries_of(found, problems)
+        selection = select(filter(keep, found), partial=not complete, predicted=predicted)
+        bests = [entry.best for entry in selection.chosen]
+        tried = searches(store, bests, spaces, folders, teller(quiet=quiet)) if as_t4 else []
+        elsewhere = winners_elsewhere(store, bests, spaces, folders) if header and not table_only else []
         warnings = [str(warning) for warning in store.warnings]
-    if problems is not None:
-        found = entries_of(found, problems)
-    selection = select(filter(keep, found), partial=not complete, predicted=predicted)
     if not quiet:
-        _say_passed_over(selection, warnings)
-    bests = [entry.best for entry in selection.chosen]
+        _say_passed_over(replace(selection, passed_over=[]) if check else selection, warnings)
+    if check and problems is not None:
+        check_shapes(problems, selection)
+    if check and output is None:
+        return
     if not bests and problems is None:
         raise NoValidConfiguration("the cache has nothing to export", hint=_way(selection.passed_over))
     if problems is not None:
         _require_all(problems, bests, selection.passed_over)
-    write_if_changed(output or "-", _header(bests, predicted, namespace) if header else _table(bests))
+    if header:
+        name = "kt" if namespace is None else namespace
+        text = _table_header(bests, name) if table_only else _header(bests, name, spaces, folders, elsewhere)
+    else:
+        text = _t4(tried) if as_t4 else _table(bests, formats[0])
+    if check and output is not None:
+        check_file(output, text)
+        return
+    write_if_changed(output or "-", text)
+    if dependencies is not None:
+        dependencies.write()
+
+
+def _check_formats(
+    formats: Sequence[str], output: str | None, depfile: str | None, *, check: bool, with_shapes: bool
+) -> None:
+    """One format, or none for a check of the cache alone."""
+    if len(formats) > 1 or not (formats or check):
+        raise InputError("kt export needs one format", hint="give one of --json, --csv, --t4 and --header")
+    if check:
+        from kt.cli.export_check import check_asked
+
+        check_asked(formats, output, with_shapes=with_shapes, with_depfile=depfile is not None)
 
 
 def _say_passed_over(selection: Selection, warnings: Sequence[str]) -> None:
@@ -119,13 +174,38 @@ def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], passe
         raise NoValidConfiguration("\n".join(lines), hint=_way(passed_over))
 
 
-def _table(bests: Sequence[BestConfig]) -> str:
+def _table(bests: Sequence[BestConfig], one_format: str) -> str:
+    from kt.export.csv_table import render_csv
     from kt.export.json_table import render_table
 
-    return render_table(bests)
+    return render_csv(bests) if one_format == "csv" else render_table(bests)
 
 
-def _header(bests: Sequence[BestConfig], predicted: bool, namespace: str | None) -> str:
+def _t4(tried: Sequence[Search]) -> str:
+    from kt.export.t4_results import render_t4
+
+    if not any(measurements for _, measurements in tried):
+        raise NoValidConfiguration(
+            "the cache has no measurement of today's kernels for these shapes",
+            hint="winners that were merged or imported without their measurements have none; --json has the winners",
+        )
+    return render_t4(tried)
+
+
+def _table_header(bests: Sequence[BestConfig], namespace: str) -> str:
     from kt.export.header import render_header
 
-    return render_header(bests, predicted=predicted, namespace="kt" if namespace is None else namespace)
+    return render_header(bests, predicted=True, namespace=namespace)
+
+
+def _header(
+    bests: Sequence[BestConfig],
+    namespace: str,
+    spaces: Mapping[str, SearchSpace],
+    folders: tuple[Path, ...],
+    elsewhere: Sequence[Search],
+) -> str:
+    from kt.export.collect import collect
+    from kt.export.kernel_header import kernel_header
+
+    return kernel_header(collect(bests, spaces, elsewhere), template_dirs=folders, namespace=namespace)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from kt.cli import bench, cache, doctor, export, plan, schema, show_cache, tune
+from kt.cli import bench, cache, cache_import, doctor, export, plan, repro, schema, show_cache, tune
 from kt.cli.origin import Context
 from kt.cli.outcome import Command, complain, ending, interrupted
 from kt.cli.project_file import find_project_file, for_commands, project_defaults
@@ -21,10 +21,10 @@ SUMMARY = """Find the fastest configuration of a CUDA GEMM kernel for your shape
 
 Data goes to standard output and everything else to standard error.
 
-Exit codes: 0 ok, 1 failure, 2 usage or bad input file, 3 a shape has no valid configuration, 4 no usable GPU, 5 the
-budget ended with shapes untuned, 130 interrupted.
+Exit codes: 0 ok, 1 failure, 2 usage or bad input file, 3 a shape has no valid configuration, 4 no usable GPU, 5 shapes
+are not tuned, 6 a check found something out of date, 130 interrupted.
 """
-ORDER = ("tune", "show-cache", "export", "plan", "bench", "doctor", "cache", "schema")
+ORDER = ("tune", "show-cache", "export", "repro", "plan", "bench", "doctor", "cache", "schema")
 
 
 class _Root(TyperGroup):
@@ -78,12 +78,14 @@ _tune.command("gemm", cls=Command)(tune.gemm)
 _plan.command("gemm", cls=Command)(plan.gemm)
 _bench.command("gemm", cls=Command)(bench.gemm)
 _cache.command("merge", cls=Command)(cache.merge)
+_cache.command("import", cls=Command)(cache_import.import_tables)
 _cache.command("prune", cls=Command)(cache.prune)
 _cache.command("path", cls=Command)(cache.path)
 
 app.add_typer(_tune, name="tune")
 app.command("show-cache", cls=Command)(show_cache.show_cache)
 app.command("export", cls=Command)(export.export)
+app.command("repro", cls=Command)(repro.repro)
 app.add_typer(_plan, name="plan")
 app.add_typer(_bench, name="bench")
 app.command("doctor", cls=Command)(doctor.doctor)

@@ -10,6 +10,8 @@ __all__ = [
     "NUMBERS",
     "Budget",
     "CacheDir",
+    "Depfile",
+    "DepfileTarget",
     "Device",
     "DeviceFilter",
     "DtypeOverride",
@@ -133,6 +135,14 @@ Jobs = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 Output = Annotated[
     str | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.")
+]
+Depfile = Annotated[
+    str | None,
+    typer.Option("--depfile", metavar="FILE", help="Also write what the output was made from, as gcc -MMD -MP."),
+]
+DepfileTarget = Annotated[
+    str | None,
+    typer.Option("--depfile-target", metavar="NAME", help="Target in the depfile, as a stamp.  [default: the output]"),
 ]
 Peers = Annotated[
     str,

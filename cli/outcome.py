@@ -71,7 +71,9 @@ class Command(TyperCommand):
 def _check_standard_input(values: Mapping[str, Any]) -> None:
     """Raises InputError if standard input, which can be read once, stands for two files."""
     shapes = [str(path) for path in values.get("shapes") or ()]
-    named = ["--shapes"] * shapes.count("-") + ["--space"] * (str(values.get("space")) == "-")
+    tables = [str(name) for name in values.get("files") or ()]
+    named = ["FILE"] * tables.count("-") + ["--shapes"] * shapes.count("-")
+    named += ["--space"] * (str(values.get("space")) == "-")
     if len(named) > 1:
         raise InputError(
             f"{' and '.join(named)} both name standard input, which can be read once",

@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["check_target", "files_read"]
 
-_ANOTHER = "name another file with -o"
 
-
-def check_target(target: str | None, cache_dir: Path | None, read: Iterable[Path]) -> None:
+def check_target(target: str | None, cache_dir: Path | None, read: Iterable[Path], *, option: str = "-o") -> None:
     """Refuse an output file before any work is done for it.
 
     Args:
         target: of `--output`; None and standard output are nobody's file.
         cache_dir: of `--cache-dir`.
         read: the files that the command reads.
+        option: that named it, for messages.
 
     Raises:
         InputError: it is a folder, its folder is missing, the rights are, or to write it would destroy the cache or an
@@ -36,14 +35,15 @@ def check_target(target: str | None, cache_dir: Path | None, read: Iterable[Path
         return
     from kt.export.write_file import check_output
 
+    another = f"name another file with {option}"
     check_output(target)
     if os.path.exists(target) and not os.access(target, os.W_OK):
-        raise InputError(f"{target} cannot be written: no permission", hint=_ANOTHER)
+        raise InputError(f"{target} cannot be written: no permission", hint=another)
     if any(_is_same(target, file) for file in _cache_files(cache_dir)):
-        raise InputError(f"{target} is the cache, whose results would be lost", hint=_ANOTHER)
+        raise InputError(f"{target} is the cache, whose results would be lost", hint=another)
     for file in read:
         if _is_same(target, file):
-            raise InputError(f"{target} is an input of this command: {file}", hint=_ANOTHER)
+            raise InputError(f"{target} is an input of this command: {file}", hint=another)
 
 
 def files_read(

@@ -13,6 +13,7 @@ from kt.errors import BudgetEnded, CacheError, KtError, NoValidConfiguration
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kt.cli.depfile import DepfilePlan
     from kt.tuner.request import ShapeResult, TuneRequest, TuneResult
 
 __all__ = ["gemm"]
@@ -31,6 +32,8 @@ def gemm(
     budget: options.Budget = None,
     seed: options.Seed = 0,
     output: options.Output = None,
+    depfile: options.Depfile = None,
+    depfile_target: options.DepfileTarget = None,
     cache_dir: options.CacheDir = None,
     jobs: options.Jobs = 0,
     peers: options.Peers = "cublas",
@@ -48,6 +51,7 @@ def gemm(
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
     from kt.cli import inputs
+    from kt.cli.depfile import plan_depfile
     from kt.cli.progress import progress as open_display
     from kt.cli.target import check_target, files_read
     from kt.devices.local import select_device
@@ -59,7 +63,9 @@ def gemm(
     spaces = inputs.read_spaces(space, problems)
     folders = inputs.check_templates(spaces, templates)
     limit, libraries = inputs.read_budget(budget), inputs.read_peers(peers)
-    check_target(output, cache_dir, files_read(shapes, space, spaces, folders))
+    read = list(files_read(shapes, space, spaces, folders))
+    check_target(output, cache_dir, read)
+    dependencies = plan_depfile(depfile, depfile_target, output, read, cache_dir)
     request = TuneRequest(
         problems, spaces, select_device(device), strategy.value, limit, seed, folders, libraries, jobs, retune=retune
     )
@@ -72,7 +78,7 @@ def gemm(
         result = tune(request, store, display)
     for warning in store.warnings:
         note(f"warning: {warning}")
-    unwritten = _write_table(result, output)  # first: who reads what is printed may go away at any time
+    unwritten = _write_table(result, output, dependencies)  # first: who reads what is printed may go away at any time
     _print(request, result, output=output, as_json=as_json, verbose=verbose)
     if not quiet:
         _summarise(result)
@@ -202,7 +208,7 @@ def _is_whole(result: TuneResult) -> bool:
     return not result.interrupted and all(shape.best is not None for shape in result.shapes)
 
 
-def _write_table(result: TuneResult, output: str | None) -> KtError | None:
+def _write_table(result: TuneResult, output: str | None, dependencies: DepfilePlan | None) -> KtError | None:
     """Write the table if it is whole; the failure, if that failed, is for the end: the results are printed anyway."""
     if output is None or not _is_whole(result):
         return None
@@ -211,6 +217,8 @@ def _write_table(result: TuneResult, output: str | None) -> KtError | None:
 
     try:
         write_if_changed(output, render_table(shape.best for shape in result.shapes if shape.best is not None))
+        if dependencies is not None:
+            dependencies.write()
     except KtError as error:
         return error
     return None

@@ -18,7 +18,7 @@ from kt.problems import DTYPES, LAYOUTS, Problem
 from kt.problems.dtypes import ACCUMULATORS, OUTPUT_BYTES
 from kt.search_spaces.space import Config, Launch, Value
 
-__all__ = ["check_namespace", "render_header"]
+__all__ = ["check_namespace", "distinct", "render_header", "table_context", "table_devices", "template"]
 
 _FORMATS = tuple(dict.fromkeys(["standard", *DTYPES, *ACCUMULATORS, *OUTPUT_BYTES]))
 _USES = ("zero", "one", "other")
@@ -53,21 +53,32 @@ def render_header(winners: Iterable[BestConfig], *, predicted: bool = False, nam
         OptionError: the namespace is no C++ name, or one that cannot be had beside C's headers.
     """
     check_namespace(namespace)
-    data = _data(_distinct(best for best in winners if predicted or not best.measurement.predicted))
-    digest = hashlib.sha256(canonical([__version__, data]).encode()).hexdigest()[:16]
-    text: str = _template().render(
-        data,
-        version=__version__,
-        namespace=namespace,
-        inline_namespace=f"table_{digest}",
-        guard=f"{namespace.replace('::', '_').upper()}_TABLE_{digest.upper()}_H",
-        formats=_FORMATS,
-        layouts=LAYOUTS,
-        epilogues=_EPILOGUES,
-        standards=[(dtype.name, dtype.accumulators[0], dtype.outputs[0]) for dtype in DTYPES.values()],
-        order=_ORDER,
-    )
+    chosen = distinct(best for best in winners if predicted or not best.measurement.predicted)
+    context = table_context(chosen, namespace=namespace)
+    text: str = template("gemm_table.h.j2").render(context)
     return text
+
+
+def table_context(winners: Sequence[BestConfig], *, namespace: str, more: object = None) -> dict[str, Any]:
+    """What the templates of headers name of the table.
+
+    Args:
+        winners: one of each problem and device, as `distinct` gives them.
+        more: what else the header says; the name of its inline namespace changes with it.
+    """
+    data = _data(winners)
+    digest = hashlib.sha256(canonical([__version__, data, *([] if more is None else [more])]).encode()).hexdigest()[:16]
+    return data | {
+        "version": __version__,
+        "namespace": namespace,
+        "inline_namespace": f"table_{digest}",
+        "guard": f"{namespace.replace('::', '_').upper()}_TABLE_{digest.upper()}_H",
+        "formats": _FORMATS,
+        "layouts": LAYOUTS,
+        "epilogues": _EPILOGUES,
+        "standards": [(dtype.name, dtype.accumulators[0], dtype.outputs[0]) for dtype in DTYPES.values()],
+        "order": _ORDER,
+    }
 
 
 def check_namespace(namespace: str) -> None:
@@ -89,30 +100,32 @@ def check_namespace(namespace: str) -> None:
         )
 
 
-def _template() -> Any:
+def template(name: str) -> Any:
+    """A template of this package."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("kt.export", ""), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, autoescape=False,
     )  # fmt: skip
-    return environment.get_template("gemm_table.h.j2")
+    return environment.get_template(name)
 
 
-def _distinct(winners: Iterable[BestConfig]) -> list[BestConfig]:
+def distinct(winners: Iterable[BestConfig]) -> list[BestConfig]:
+    """One winner for each problem and device, in the order of the table."""
     groups: dict[tuple[DeviceIdentity, tuple[int, ...]], list[BestConfig]] = {}
     for best in sorted(winners, key=listing_order):
         groups.setdefault((best.key.device, _position(best.key.problem)), []).append(best)
-    return [best for best in map(choose, groups.values()) if best is not None]
+    chosen = [best for best in map(choose, groups.values()) if best is not None]
+    return sorted(chosen, key=lambda best: (_device_order(best.key.device), _position(best.key.problem)))
 
 
 def _data(winners: Sequence[BestConfig]) -> dict[str, Any]:
     """The initialisers of the header's arrays, and where each device's entries begin."""
-    devices = sorted({best.key.device for best in winners}, key=_device_order)
-    ordered = sorted(winners, key=lambda best: (devices.index(best.key.device), _position(best.key.problem)))
+    devices = table_devices(winners)
     parameters, configs, launches = _Runs(), _Runs(), _Runs()
-    entries = [_entry(best, devices, parameters, configs, launches) for best in ordered]
-    owners = [devices.index(best.key.device) for best in ordered]
+    entries = [_entry(best, devices, parameters, configs, launches) for best in winners]
+    owners = [devices.index(best.key.device) for best in winners]
     return {
         "devices": [_device(device) for device in devices],
         "parameters": parameters.items,
@@ -121,6 +134,11 @@ def _data(winners: Sequence[BestConfig]) -> dict[str, Any]:
         "first_entry": [sum(owner < index for owner in owners) for index in range(len(devices) + 1)],
         "entries": entries,
     }
+
+
+def table_devices(winners: Iterable[BestConfig]) -> list[DeviceIdentity]:
+    """The devices of the table, in its order."""
+    return sorted({best.key.device for best in winners}, key=_device_order)
 
 
 class _Runs:

@@ -9,6 +9,8 @@ of the command line. Anything that is not a `KtError` is a bug and surfaces as a
     ├─ NoValidConfiguration 3  some shape has no valid configuration
     ├─ NoUsableGpu          4  no usable GPU
     ├─ BudgetEnded          5  the budget ended with shapes untuned
+    ├─ ShapesMissing        5  a check found shapes that are not tuned
+    ├─ OutOfDate            6  a check found what no longer holds
     ├─ CacheError           1  the cache cannot be read or written
     └─ CompilerUnavailable  1  NVRTC or its headers are missing or do not fit
 """
@@ -22,6 +24,8 @@ __all__ = [
     "NoUsableGpu",
     "NoValidConfiguration",
     "OptionError",
+    "OutOfDate",
+    "ShapesMissing",
 ]
 
 
@@ -77,6 +81,18 @@ class BudgetEnded(KtError):
     """The budget of the run ended before every shape was tuned."""
 
     exit_code = 5
+
+
+class ShapesMissing(KtError):
+    """A check found shapes without a winner."""
+
+    exit_code = 5
+
+
+class OutOfDate(KtError):
+    """A check found winners of sources that have changed, or a file that is not what the cache says."""
+
+    exit_code = 6
 
 
 class CacheError(KtError):

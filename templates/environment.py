@@ -20,31 +20,46 @@ from kt.errors import InputError
 from kt.templates.digest import included_names
 from kt.templates.lookup import find_file, read_text, stamp
 
-__all__ = ["MAX_CHARACTERS", "MAX_STEPS", "KernelEnvironment", "environment"]
+__all__ = ["MAX_CHARACTERS", "MAX_STEPS", "KernelEnvironment", "environment", "header_text", "headers_apart"]
 
 MAX_CHARACTERS = 4 * 2**20  # of a source, and of any text that an operator makes
 MAX_STEPS = 1_000_000  # calls, and turns of loops over ranges, of one rendering
 _MAX_BITS = 4096  # of a number
 
 _WIDE = re.compile(r"\d{5}")
+_MARK = re.compile(r"\x02([^\x02\x03]*)\x03")  # stands for a header in a text that is rendered with these apart
 
 
 @lru_cache(maxsize=8)
-def environment(template_dirs: tuple[Path, ...]) -> KernelEnvironment:
-    """One environment for a list of folders; it keeps compiled templates and reads a file again when it changes."""
-    return KernelEnvironment(template_dirs)
+def environment(template_dirs: tuple[Path, ...], apart: bool = False) -> KernelEnvironment:
+    """One environment for a list of folders; it keeps compiled templates and reads a file again when it changes.
+
+    With `apart`, what it renders is for `headers_apart`.
+    """
+    return KernelEnvironment(template_dirs, apart)
+
+
+def headers_apart(text: str) -> list[str]:
+    """A text rendered with headers apart, cut: text and names of headers take turns; it begins and ends with text."""
+    return _MARK.split(text)
+
+
+def header_text(name: str, template_dirs: tuple[Path, ...]) -> str:
+    """A header as it stands in a rendered source."""
+    return _plain(read_text(find_file(name, template_dirs)))
 
 
 class KernelEnvironment(SandboxedEnvironment):
-    """Finds what a template includes in `template_dirs`, and renders within bounds."""
+    """Finds what a template includes in `template_dirs`, and renders within bounds; headers marked if `apart`."""
 
     intercepted_binops = frozenset({"*", "**", "%"})
 
-    def __init__(self, template_dirs: tuple[Path, ...]) -> None:
+    def __init__(self, template_dirs: tuple[Path, ...], apart: bool = False) -> None:
         super().__init__(
             loader=jinja2.FunctionLoader(self._load), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
         )
         self._template_dirs = template_dirs
+        self._apart = apart
         self._steps = 0
         # Only what gives the same text every time.
         self.globals = {"range": self._range, "dict": dict, "namespace": jinja2.utils.Namespace}
@@ -92,7 +107,7 @@ class KernelEnvironment(SandboxedEnvironment):
         then = stamp(path)
         text = read_text(path)
         if path.suffix == ".cuh":
-            text = _header(text)
+            text = f"\x02{name}\x03" if self._apart else _header(text)
         else:
             for other in included_names(text, str(path)):
                 find_file(other, self._template_dirs, f"included by {path}")
@@ -108,8 +123,11 @@ def _is_still(path: Path, then: tuple[int, int]) -> bool:
 
 def _header(text: str) -> str:
     """Headers are plain C++: `{{` in an initialiser is not ours to read, and one unit needs no `#pragma once`."""
-    plain = "".join(line for line in text.splitlines(keepends=True) if line.split() != ["#pragma", "once"])
-    return "{% raw %}" + plain + "{% endraw %}"
+    return "{% raw %}" + _plain(text) + "{% endraw %}"
+
+
+def _plain(text: str) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if line.split() != ["#pragma", "once"])
 
 
 def _check_size(operator: str, left: Any, right: Any) -> None:

@@ -16,7 +16,7 @@ from kt.templates.includes import check_includes
 from kt.templates.lookup import find_file
 from kt.templates.source import Source
 
-__all__ = ["render", "signature_names"]
+__all__ = ["render", "rendered_parts", "signature_names"]
 
 
 def render(
@@ -37,6 +37,18 @@ def render(
     text = _rendered(space.template, folders, names, path)
     check_includes(text, space.template, folders)
     return Source(text, path)
+
+
+def rendered_parts(
+    space: SearchSpace, config: Config, signature: Signature, arch: str, template_dirs: Sequence[Path] = ()
+) -> list[str]:
+    """What `render` gives, cut where headers stand: text and names of headers take turns, beginning with text."""
+    from kt.templates.environment import headers_apart
+
+    names = _names(space, config, signature, arch)
+    folders = tuple(Path(folder).absolute() for folder in template_dirs)
+    path = str(find_file(space.template, folders))
+    return headers_apart(_rendered(space.template, folders, names, path, apart=True))
 
 
 def signature_names(signature: Signature, arch: str) -> dict[str, int | str]:
@@ -70,13 +82,15 @@ def _names(space: SearchSpace, config: Config, signature: Signature, arch: str) 
     return names
 
 
-def _rendered(template: str, template_dirs: tuple[Path, ...], names: dict[str, Any], path: str) -> str:
+def _rendered(
+    template: str, template_dirs: tuple[Path, ...], names: dict[str, Any], path: str, *, apart: bool = False
+) -> str:
     import jinja2
 
     from kt.templates.environment import environment
 
     try:
-        jinja = environment(template_dirs)
+        jinja = environment(template_dirs, apart)
         return jinja.rendered(jinja.get_template(template), names)
     except jinja2.TemplateSyntaxError as error:
         raise InputError(f"{error.filename}:{error.lineno}: {error.message}") from error

@@ -58,6 +58,11 @@ class LoadedCandidate:
         self._launches = []
         self._module = None
 
+    @property
+    def functions(self) -> list[tuple[Any, Launch]]:
+        """CuPy's function of each launch, in order."""
+        return list(self._launches)
+
     def bind(self, problem: Problem, arguments: Any) -> list[tuple[Any, ...]]:
         """What each kernel of the sequence is given: the same `GemmArguments`, and tensor maps of what they point to.
 

@@ -6,7 +6,6 @@ so that a run goes on from where the last one ended.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kt.errors import KtError
 from kt.search_spaces.launch import resolve
+from kt.tuner.launched import launched_digest
 from kt.tuner.messages import Candidate
 from kt.tuner.pruning import prune, resources
 
@@ -74,8 +74,7 @@ class Trial:
     @cached_property
     def source(self) -> str:
         """Digest of all that runs: the rendered source, and how it is launched."""
-        launched = f"{self.kernel.source_digest}\n{self.launches}\n{self.workspace_bytes}"
-        return hashlib.sha256(launched.encode()).hexdigest()
+        return launched_digest(self.kernel.source_digest, self.launches, self.workspace_bytes)
 
     @property
     def time_us(self) -> float | None:

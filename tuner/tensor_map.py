@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,15 @@ from kt.search_spaces.space import TensorMap
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["TMA_ALIGNMENT", "TensorMapRefused", "encode", "encoder", "tensor_map_argument"]
+__all__ = [
+    "TMA_ALIGNMENT",
+    "MapFigures",
+    "TensorMapRefused",
+    "encode",
+    "encoder",
+    "map_figures",
+    "tensor_map_argument",
+]
 
 TMA_ALIGNMENT = 16  # of addresses and of strides in bytes
 _BYTES = 128
@@ -35,6 +44,48 @@ class TensorMapRefused(Exception):
     """TMA cannot address the matrix, or the driver refuses the map; the text has the figures."""
 
 
+@dataclass(frozen=True)
+class MapFigures:
+    """What the encoder is told of a matrix, address apart; `encode` says what each figure is.
+
+    `offset`: bytes from the start of the workspace, None for the operand itself.
+    """
+
+    operand: str
+    offset: int | None
+    extents: tuple[int, int, int]
+    strides: tuple[int, int]
+    box: tuple[int, int]
+    swizzle: int
+    element_bytes: int
+    rounds_tf32: bool
+
+    def address(self, pointers: Mapping[str, int]) -> int:
+        """Of the first element, by the addresses of "a", "b", "c" and "workspace"."""
+        return pointers[self.operand] if self.offset is None else pointers["workspace"] + self.offset
+
+
+def map_figures(tensor_map: TensorMap, problem: Problem) -> MapFigures:
+    """How the map shows an operand of `problem`, or its copy in the workspace."""
+    operand, copy = tensor_map.operand, tensor_map.copy
+    rows, columns = problem.stored_extents[operand]
+    pitch, stride = getattr(problem, f"ld{operand}"), getattr(problem, f"stride_{operand}")
+    if copy:
+        rows, columns = (columns, rows) if copy.turned else (rows, columns)
+        pitch, stride = copy.pitch, 0
+    size = problem.element_bytes[operand]
+    return MapFigures(
+        operand,
+        copy.offset if copy else None,
+        (columns, rows, problem.batch),
+        (pitch * size, (stride or max(1, rows) * pitch) * size),
+        tensor_map.box,
+        tensor_map.swizzle,
+        size,
+        rounds_tf32=problem.dtype == "tf32" and operand != "c",
+    )
+
+
 def tensor_map_argument(tensor_map: TensorMap, problem: Problem, pointers: Mapping[str, int]) -> np.void:
     """The argument that shows a kernel an operand of `problem`, or its copy in the workspace.
 
@@ -44,19 +95,11 @@ def tensor_map_argument(tensor_map: TensorMap, problem: Problem, pointers: Mappi
     Raises:
         TensorMapRefused: TMA cannot address it, or the driver refuses the map.
     """
-    operand, copy = tensor_map.operand, tensor_map.copy
-    rows, columns = problem.stored_extents[operand]
-    pitch, stride = getattr(problem, f"ld{operand}"), getattr(problem, f"stride_{operand}")
-    address = pointers[operand]
-    if copy:
-        rows, columns = (columns, rows) if copy.turned else (rows, columns)
-        address, pitch, stride = pointers["workspace"] + copy.offset, copy.pitch, 0
-    size = problem.element_bytes[operand]
-    strides = (pitch * size, (stride or max(1, rows) * pitch) * size)
-    tf32 = problem.dtype == "tf32" and operand != "c"
+    found = map_figures(tensor_map, problem)
     return encode(
-        address, (columns, rows, problem.batch), strides, tensor_map.box, tensor_map.swizzle, size, rounds_tf32=tf32
-    )
+        found.address(pointers), found.extents, found.strides, found.box, found.swizzle, found.element_bytes,
+        rounds_tf32=found.rounds_tf32,
+    )  # fmt: skip
 
 
 def encode(

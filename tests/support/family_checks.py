@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kt.tuner.cuda import Gpu
     from kt.tuner.loaded_candidate import LoadedCandidate
 
-__all__ = ["Case", "FamilyChecks", "candidate_of", "compiled", "jobs_of"]
+__all__ = ["Case", "FamilyChecks", "OneSet", "candidate_of", "compiled", "jobs_of"]
 
 Case = tuple[Problem, Sequence[Config]]
 SEED = 3
@@ -112,7 +112,7 @@ class FamilyChecks:
 
         faults: tuple[type[Exception], ...] = (LaunchRefused, *CUDA_ERRORS)
         kernels = self._reference(problem)
-        operands = Operands(_OneSet(self.gpu), kernels, problem, SEED, scalars_of_passes(problem))
+        operands = Operands(OneSet(self.gpu), kernels, problem, SEED, scalars_of_passes(problem))
         operands.fill()
         operands.reserve_workspace(max(candidate.workspace_bytes for candidate in candidates))
         loaded = [LoadedCandidate(candidate) for candidate in candidates]
@@ -142,7 +142,7 @@ class FamilyChecks:
         return launch
 
 
-class _OneSet:
+class OneSet:
     """The GPU's memory, as if it had no cache that more operand sets would have to exceed."""
 
     l2_bytes = 0

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Build the header of a table with nvcc, and time it beside kt's own launches on the GPU of this machine.
+
+    python3 benchmarks/exported_header.py benchmarks/results/h200/fp32-d92cad2-table.json --unseen 40 -o header.json
+
+Every shape of the table is computed through `kt::gemm` of the header, verified in full, and timed interleaved with the
+winner as kt launches it. Then shapes that the table does not have, drawn at random: what the header picks is verified
+and timed beside every winner's kernel of the header that can compute the shape, and beside cuBLAS.
+"""
+
+# ruff: noqa: E402
+import argparse
+import json
+import math
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+
+from kt.devices.local import local_device
+from kt.export.collect import collect
+from kt.export.json_table import read_table
+from kt.export.kernel_header import kernel_header
+from kt.export.runnable import launches_of
+from kt.problems import Problem
+from kt.search_spaces.loader import builtin_spaces
+from kt.templates.render import render
+from kt.tuner.arguments import gemm_arguments
+from kt.tuner.compile_pool import CompilePool
+from kt.tuner.cubin_cache import CubinCache
+from kt.tuner.cuda import Gpu, arch_of
+from kt.tuner.library_peers import LibraryPeers
+from kt.tuner.loaded_candidate import LoadedCandidate, Rotation
+from kt.tuner.messages import Binary, Candidate
+from kt.tuner.operands import Operands
+from kt.tuner.reference import compile_reference, reference_definitions
+from kt.tuner.reference_kernels import ReferenceKernels
+from kt.tuner.refinement import PeerUnavailable, refine
+from kt.tuner.stopwatch import CudaStopwatch
+from kt.tuner.toolchain import compile_job, toolchain
+from kt.tuner.verify import Verifier, scalars_of_passes
+from support.exported_library import ExportedLibrary
+
+SEED = 3
+HEADER = "header"
+
+
+class Bench:
+    """The header of a table, built, and its kernels as kt compiles them."""
+
+    def __init__(self, tables: Sequence[Path], dtype: str | None, seconds: float) -> None:
+        winners = [best for path in tables for best in read_table(path) if dtype in (None, best.key.problem.dtype)]
+        spaces = {space.family: space for space in builtin_spaces()}
+        self.device = local_device()
+        self.seconds = seconds
+        self.contents = collect(winners, spaces)
+        pool = CompilePool(0, CubinCache(Path(tempfile.mkdtemp())), 120.0)
+        jobs = []
+        for kernel in self.contents.kernels.kernels:
+            source = render(kernel.space, kernel.config, kernel.signature, kernel.arch)
+            jobs.append(compile_job(source, self.device.arch, toolchain()))
+        for job in {job.digest: job for job in jobs}.values():
+            pool.submit(job)
+        started = time.monotonic()
+        text = kernel_header(self.contents)
+        self.library = ExportedLibrary(Path(tempfile.mkdtemp()), text, self.device.arch)
+        self.build_s = time.monotonic() - started
+        self.characters = len(text)
+        done: dict[str, Binary] = {}
+        while pool.pending:
+            done |= {binary.digest: binary for binary in pool.poll(1.0)}
+        self.binaries = [done[job.digest] for job in jobs]
+        self.gpu = Gpu(0)
+        self._stopwatch = CudaStopwatch(self.gpu)
+        self._peers = LibraryPeers(self.gpu)
+        self._references: dict[tuple[str, ...], ReferenceKernels] = {}
+
+    def time(self, problem: Problem, variants: Sequence[int], peer: bool) -> dict[str, Any]:
+        """Where the header's configuration is from, and microseconds of it, of each variant, and of cuBLAS."""
+        kernels = self._reference(problem)
+        operands = Operands(self.gpu, kernels, problem, SEED, scalars_of_passes(problem))
+        operands.fill()
+        loaded = {str(index): one for index in variants if (one := self._loaded(index, problem)) is not None}
+        workspace = self.library.workspace_bytes(problem)
+        operands.reserve_workspace(max([workspace, *(one.workspace_bytes for one in loaded.values())]))
+        found: list[str] = []
+
+        def call(pointers: dict[str, int], scalars: tuple[float, float]) -> None:
+            found.append(self.library.gemm(problem, pointers, scalars, workspace, self.gpu.stream.ptr))
+
+        try:
+            wrong = Verifier(self.gpu, kernels, operands).full([call])[0]
+            operands.prepare_timing()
+            runs: dict[str, Any] = {name: self._rotation(one, problem, operands) for name, one in loaded.items()}
+            runs[HEADER] = _Calls(call, problem, operands)
+            library = self._library(problem, operands) if peer else {}
+            refined = refine(self._stopwatch, runs, library, operands.plan.sets, self.seconds)
+        finally:
+            for one in loaded.values():
+                one.close()
+        times = {name: one.time_us for name, one in refined.measurements.items()}
+        return {"problem": problem.label, "found": found[-1], "wrong": wrong, "us": times, "cublas": refined.peers}
+
+    def _loaded(self, index: int, problem: Problem) -> LoadedCandidate | None:
+        variant = self.contents.kernels.variants[index]
+        kernel, binary = self.contents.kernels.kernels[variant.kernel], self.binaries[variant.kernel]
+        launches = launches_of(kernel, variant.runtime, problem, self.device)
+        if launches is None or binary.error:
+            return None
+        runtime = {name: int(value) for name, value in variant.runtime}
+        return LoadedCandidate(Candidate(str(index), binary.path, *launches, runtime))
+
+    def _rotation(self, loaded: LoadedCandidate, problem: Problem, operands: Operands) -> Rotation:
+        arguments = [
+            gemm_arguments(problem, operands.pointers(index), loaded.runtime) for index in range(operands.plan.sets)
+        ]
+        return Rotation(loaded, [loaded.bind(problem, one) for one in arguments])
+
+    def _library(self, problem: Problem, operands: Operands) -> dict[str, Any]:
+        try:
+            return {"cublas": self._peers.make("cublas", problem, operands, self._stopwatch)}
+        except PeerUnavailable as error:
+            print(f"cuBLAS: {error}")
+            return {}
+
+    def _reference(self, problem: Problem) -> ReferenceKernels:
+        definitions = reference_definitions(problem)
+        if definitions not in self._references:
+            module = self.gpu.load(compile_reference(definitions, arch_of(0)))
+            self._references[definitions] = ReferenceKernels(self.gpu, module)
+        return self._references[definitions]
+
+
+class _Calls:
+    """Calls of the header, one operand set after the other."""
+
+    def __init__(self, call: Any, problem: Problem, operands: Operands) -> None:
+        self._call, self._scalars = call, (problem.alpha, problem.beta)
+        self._pointers = [operands.pointers(index) for index in range(operands.plan.sets)]
+        self._next = 0
+
+    def __call__(self) -> None:
+        self._call(self._pointers[self._next], self._scalars)
+        self._next = (self._next + 1) % len(self._pointers)
+
+
+def unseen(listed: Sequence[Problem], count: int) -> Iterator[Problem]:
+    """Shapes in the formats and layouts of the listed ones, and as large; seven of ten are multiples of 8."""
+    chooser = random.Random(7)
+    made = 0
+    while made < count:
+        like = chooser.choice(listed)
+        sizes = [int(2 ** chooser.uniform(low, high)) for low, high in ((0, 13), (4, 14), (4, 14))]
+        if chooser.random() < 0.7:
+            sizes = [max(8, size // 8 * 8) for size in sizes]
+        m, n, k = sizes
+        if m * n * k < 2**37 and m * n < 2**27:
+            made += 1
+            yield Problem(m, n, k, like.dtype, like.layout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Build the header of a table, verify it and time it.")
+    parser.add_argument("tables", type=Path, nargs="+", help="JSON tables of this GPU")
+    parser.add_argument("--dtype", help="only winners of this format")
+    parser.add_argument("--unseen", type=int, default=0, help="random shapes besides")
+    parser.add_argument("--seconds", type=float, default=0.25, help="of timing for each shape")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds in all")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    options = parser.parse_args()
+    started = time.monotonic()
+    bench = Bench(options.tables, options.dtype, options.seconds)
+    print(f"header of {bench.characters} characters built in {bench.build_s:.1f} s", flush=True)
+    listed = [best.key.problem for best in bench.contents.winners]
+    rows: list[dict[str, Any]] = []
+    for index, problem in enumerate(listed):
+        if time.monotonic() - started < options.limit:
+            rows.append(bench.time(problem, [bench.contents.entries[index]], peer=False) | {"tuned": True})
+    everything = sorted(set(bench.contents.entries))
+    for problem in unseen(listed, options.unseen):
+        if time.monotonic() - started < options.limit:
+            rows.append(bench.time(problem, everything, peer=True) | {"tuned": False})
+    options.output.write_text(json.dumps({"build_s": bench.build_s, "rows": rows}, indent=1))
+    _report(rows)
+
+
+def _report(rows: Sequence[dict[str, Any]]) -> None:
+    for row in rows:
+        if row["wrong"]:
+            print(f"WRONG {row['problem']}: {row['wrong']}")
+    for tuned in (True, False):
+        chosen = [row for row in rows if row["tuned"] is tuned and not row["wrong"] and row["us"].get(HEADER)]
+        ratios = []
+        for row in chosen:
+            others = [us for name, us in row["us"].items() if name != HEADER and us]
+            ratios.append((row["us"][HEADER] / min(others, default=row["us"][HEADER]), row))
+        if not ratios:
+            continue
+        mean = math.exp(statistics.fmean(math.log(ratio) for ratio, _ in ratios))
+        print(f"{'tuned' if tuned else 'unseen'}: {len(ratios)} shapes, {mean:.3f} of the best of its kernels")
+        for ratio, row in sorted(ratios, key=lambda item: -item[0])[:8]:
+            print(f"  {ratio:.3f} {row['problem']} {row['found']} {row['us'][HEADER]:.1f} us")
+        cublas = [row["cublas"]["cublas"] / row["us"][HEADER] for row in chosen if row["cublas"].get("cublas")]
+        if cublas:
+            print(f"  over cuBLAS: {math.exp(statistics.fmean(map(math.log, cublas))):.3f}, least {min(cublas):.3f}")
+
+
+if __name__ == "__main__":
+    main()

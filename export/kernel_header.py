@@ -1,0 +1,219 @@
+"""The C++17 header with kernels: the table, the winners' kernels, how they are launched, and which one is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kt.cache.records import BestConfig
+from kt.export.collect import collect
+from kt.export.contents import Contents, Search
+from kt.export.device_code import Group, Piece, grouped, kernels_as_templates, piece, tidy
+from kt.export.expected_time import LAUNCH_PS, LONGEST_PS
+from kt.export.header import check_namespace, table_context, table_devices, template
+from kt.export.kernels import NEWEST, Kernel, Kernels
+from kt.export.launch_code import Launcher, launcher
+from kt.export.literals import double_literal, int_literal
+from kt.problems import DTYPES
+from kt.search_spaces.space import SearchSpace
+from kt.templates.environment import header_text
+from kt.templates.render import rendered_parts
+from kt.tuner.arguments import RUNTIME_ARGUMENTS
+
+__all__ = ["kernel_header", "render_kernel_header"]
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class _Emitted:
+    """A kernel as the template of the header needs it."""
+
+    name: str
+    about: str
+    code: str
+    lines: tuple[str, ...]
+    costs: tuple[str, ...]
+    condition: str
+
+
+def render_kernel_header(
+    winners: Iterable[BestConfig],
+    spaces: Mapping[str, SearchSpace],
+    *,
+    template_dirs: Sequence[Path] = (),
+    searches: Iterable[Search] = (),
+    predicted: bool = False,
+    namespace: str = "kt",
+) -> str:
+    """The header's text; the same winners and sources give the same bytes, in whatever order winners come.
+
+    Args:
+        winners: at most one of each problem and device is used, by the rule of `kt.cache.ranking`.
+        spaces: by family, those that the winners are from; the generic kernels are of these, too.
+        searches: what was measured besides the winners, of kernels as they are today.
+        predicted: take winners that were ranked by the model too.
+
+    Raises:
+        InputError: a winner's family is not there, or cannot be exported; the namespace cannot be used.
+    """
+    given = [best for best in winners if predicted or not best.measurement.predicted]
+    return kernel_header(collect(given, spaces, searches), template_dirs=template_dirs, namespace=namespace)
+
+
+def kernel_header(listed: Contents, *, template_dirs: Sequence[Path] = (), namespace: str = "kt") -> str:
+    """The text of a header with these contents."""
+    check_namespace(namespace)
+    context = _Writer(listed.kernels, tuple(template_dirs), namespace).context()
+    context |= {"entry_variants": listed.entries, "generic_variants": listed.generics, **_candidates(listed)}
+    context |= {"dispatch": template("gemm_dispatch.cuh.j2").render(context)}
+    context |= table_context(listed.winners, namespace=namespace, more=[str(value) for value in context.values()])
+    context["calls"] = template("gemm_calls.cuh.j2").render(context)
+    text: str = template("gemm_header.cuh.j2").render(context)
+    return text
+
+
+def _candidates(listed: Contents) -> dict[str, Any]:
+    """The initialisers of candidates and points, group by group."""
+    devices = table_devices(listed.winners)
+    points: list[str] = []
+    candidates: list[str] = []
+    groups: list[str] = []
+    for (device, *formats, layout), members in listed.groups.items():
+        dtype, accumulator, output, epilogue = formats
+        names = [f"Format::{name}" for name in (dtype, accumulator, output)]
+        where = [*names, f"Epilogue::{epilogue}", f"Layout::{layout}"]
+        groups.append(f"{{{devices.index(device)}, {', '.join(where)}, {len(candidates)}, {len(members)}}}")
+        for one in members:
+            found = "standard" if one.standard else "neighbour"
+            candidates.append(f"{{{one.variant}, {len(points)}, {len(one.points)}, Found::{found}}}")
+            points += [
+                f"{{{point.units}, {point.depth}, {double_literal(point.rate)}, {point.entry}}}" for point in one.points
+            ]
+    return {
+        "points": points,
+        "candidates": candidates,
+        "candidate_groups": groups,
+        "most_candidates": max([1, *map(len, listed.groups.values())]),
+        "traffic": [listed.traffic[device] for device in devices],
+        "launch_ps": LAUNCH_PS,
+        "longest_ps": double_literal(LONGEST_PS),
+    }
+
+
+class _Writer:
+    """Renders the kernels and their launches, each once."""
+
+    def __init__(self, kernels: Kernels, template_dirs: tuple[Path, ...], namespace: str) -> None:
+        self._kernels, self._template_dirs, self._namespace = kernels, template_dirs, namespace
+        self._pieces = [self._piece(kernel) for kernel in kernels.kernels]
+        self._groups = grouped(self._pieces)
+
+    def context(self) -> dict[str, Any]:
+        launchers = self._launchers()
+        emitted = [self._emitted(index, launchers[index]) for index in range(len(launchers))]
+        exact = sorted({one.least for one in self._kernels.kernels if one.capability >= 90})
+        return {
+            "groups": [self._group(index, emitted) for index in range(len(self._groups))],
+            "kernels": emitted,
+            "variants": [self._variant(index) for index in range(len(self._kernels.variants))],
+            "most_steps": max([1, *(one.launches for one in launchers)]),
+            "most_maps": max([1, *(one.tensor_maps for one in launchers)]),
+            "functions": max(1, sum(one.launches for one in launchers)),
+            "tensor_maps": any(one.tensor_maps for one in launchers),
+            "clusters": any("KT_CLUSTER_DIMS" in one.code for one in emitted),
+            "cuda_headers": sorted({name for one in self._pieces for name in one.includes}),
+            "exact_targets": exact,
+            "targets": "".join(f", -gencode arch=compute_{one}a,code=sm_{one}a" for one in exact),
+            "namespace_prefix": "::" + self._namespace + "::",
+            "formats_of": [(dtype.name, dtype.accumulators, dtype.outputs) for dtype in DTYPES.values()],
+            "checked_numbers": _own("checked_numbers.cuh"),
+            "gemm_kernels": _own("gemm_kernels.cuh"),
+        }
+
+    def _piece(self, kernel: Kernel) -> Piece:
+        parts = rendered_parts(kernel.space, kernel.config, kernel.signature, kernel.arch, self._template_dirs)
+        return piece(kernel.space.template, parts, self._header)
+
+    def _header(self, name: str) -> str:
+        return header_text(name, tuple(Path(folder).absolute() for folder in self._template_dirs))
+
+    def _launchers(self) -> list[Launcher]:
+        found: list[Launcher] = []
+        for index, kernel in enumerate(self._kernels.kernels):
+            first = sum(one.launches for one in found)
+            scope = f"{_group_name(self._group_of(index))}::{_kernel_name(index)}"
+            found.append(launcher(kernel, scope, first))
+        return found
+
+    def _group_of(self, index: int) -> int:
+        return next(number for number, group in enumerate(self._groups) if index in group.members)
+
+    def _emitted(self, index: int, of_launches: Launcher) -> _Emitted:
+        kernel = self._kernels.kernels[index]
+        where = kernel.space.source or kernel.space.family
+        code = tidy(kernels_as_templates(self._pieces[index].code, _condition(kernel), where))
+        return _Emitted(
+            _kernel_name(index),
+            _about(kernel),
+            code,
+            of_launches.lines,
+            of_launches.costs,
+            self._reads(self._group_of(index)),
+        )
+
+    def _group(self, number: int, emitted: Sequence[_Emitted]) -> dict[str, Any]:
+        group: Group = self._groups[number]
+        return {
+            "name": _group_name(number),
+            "condition": self._reads(number),
+            "prologue": group.prologue,
+            "headers": "\n".join(map(self._header, group.headers)),
+            "kernels": [emitted[index] for index in group.members],
+            "macros": group.macros,
+        }
+
+    def _reads(self, number: int) -> str:
+        """When a compiler reads a group at all: its headers may use what older GPUs do not have."""
+        least = min(self._kernels.kernels[index].least for index in self._groups[number].members)
+        return f"!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= {least * 10}"
+
+    def _variant(self, index: int) -> str:
+        variant = self._kernels.variants[index]
+        kernel = self._kernels.kernels[variant.kernel]
+        runtime = RUNTIME_ARGUMENTS | dict(variant.runtime)
+        choice = ", ".join(int_literal(int(runtime[name])) for name in RUNTIME_ARGUMENTS)
+        signature = kernel.signature
+        rows = ", ".join(str(align) for align in (signature.align_a, signature.align_b, signature.align_c))
+        formats = [f"Format::{name}" for name in (signature.dtype, signature.accumulator, signature.out_dtype)]
+        operands = ", ".join([*formats, f"Layout::{signature.layout}", f"{{{rows}}}"])
+        functions = f"plan_{variant.kernel}, costs_{variant.kernel}"
+        return f"{{{functions}, {{{choice}}}, {operands}, {kernel.least}, {kernel.most}}}"
+
+
+def _condition(kernel: Kernel) -> str:
+    bounds = [f"__CUDA_ARCH__ >= {kernel.least * 10}"]
+    if kernel.most != NEWEST:
+        bounds = [f"__CUDA_ARCH__ == {kernel.least * 10}"]
+    return " && ".join(["defined(__CUDA_ARCH__)", *bounds])
+
+
+def _about(kernel: Kernel) -> str:
+    signature = kernel.signature
+    rows = f"{signature.align_a}, {signature.align_b} and {signature.align_c}"
+    chosen = " ".join(f"{name}={value}" for name, value in kernel.config.parameters)
+    return f"{kernel.config.family} {signature.dtype} {signature.layout}, rows aligned to {rows} bytes: {chosen}"
+
+
+def _group_name(number: int) -> str:
+    return f"device_{number}"
+
+
+def _kernel_name(number: int) -> str:
+    return f"kernel_{number}"
+
+
+def _own(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")

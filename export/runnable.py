@@ -1,0 +1,75 @@
+"""Whether a kernel can compute a problem on a device: what the functions of the header with kernels say, in Python."""
+
+from __future__ import annotations
+
+from kt.devices.device import Device
+from kt.errors import InputError
+from kt.export.kernels import Kernel
+from kt.problems import Problem
+from kt.search_spaces.launch import resolve, violated
+from kt.search_spaces.space import Config, Launch, TensorMap, Value
+
+__all__ = ["MOST_BYTES", "is_possible", "launches_of", "names_of"]
+
+MOST_BYTES = 2**48  # of an operand
+_MOST_STRIDE = 2**40  # of TMA, in bytes
+_TMA_ALIGNMENT = 16
+
+Launches = tuple[tuple[Launch, ...], int]
+
+
+def is_possible(problem: Problem) -> bool:
+    """Whether the operands are no larger than any memory."""
+    for operand, (rows, _) in problem.stored_extents.items():
+        pitch, stride = getattr(problem, f"ld{operand}"), getattr(problem, f"stride_{operand}")
+        if ((problem.batch - 1) * stride + rows * pitch) * problem.element_bytes[operand] > MOST_BYTES:
+            return False
+    return True
+
+
+def launches_of(
+    kernel: Kernel, runtime: tuple[tuple[str, Value], ...], problem: Problem, device: Device
+) -> Launches | None:
+    """What is launched for the problem, and the bytes of workspace; None if the kernel cannot compute it."""
+    signature, capability = kernel.signature, device.compute_capability[0] * 10 + device.compute_capability[1]
+    wanted = (problem.dtype, problem.accumulator, problem.out_dtype, problem.layout, problem.epilogue)
+    given = (signature.dtype, signature.accumulator, signature.out_dtype, signature.layout, signature.epilogue)
+    aligned = {f"align_{name}": getattr(signature, f"align_{name}") for name in "abc"}
+    if wanted != given or not kernel.least <= capability <= kernel.most:
+        return None
+    if any(problem.alignment(name) < aligned[f"align_{name}"] for name in "abc"):
+        return None
+    config = Config(kernel.config.family, kernel.config.parameters, runtime)
+    names = {**device.names(), **problem.names(), **aligned}
+    try:
+        if violated(kernel.space, config, names) is not None:
+            return None
+        launches, workspace = resolve(kernel.space, config, names)
+    except InputError:
+        return None
+    maps = [one for launch in launches for one in launch.tensor_maps]
+    return (launches, workspace) if all(_addressable(one, problem) for one in maps) else None
+
+
+def names_of(
+    kernel: Kernel, runtime: tuple[tuple[str, Value], ...], problem: Problem, device: Device
+) -> dict[str, int | float | str]:
+    """Every name of the kernel's space with its value; rows are as well aligned as the kernel takes them to be."""
+    aligned = {f"align_{name}": getattr(kernel.signature, f"align_{name}") for name in "abc"}
+    choices = dict((*kernel.config.parameters, *runtime))
+    return {**device.names(), **problem.names(), **aligned, **choices}
+
+
+def _addressable(one: TensorMap, problem: Problem) -> bool:
+    """Whether TMA can address what the map shows."""
+    rows, columns = problem.stored_extents[one.operand]
+    pitch, stride = getattr(problem, f"ld{one.operand}"), getattr(problem, f"stride_{one.operand}")
+    if one.copy:
+        rows = columns if one.copy.turned else rows
+        pitch, stride = one.copy.pitch, 0
+        if one.copy.offset % _TMA_ALIGNMENT:
+            return False
+    size = problem.element_bytes[one.operand]
+    strides = (pitch * size, (stride or max(1, rows) * pitch) * size)
+    narrow = one.swizzle == 0 or one.box[0] * size <= one.swizzle
+    return narrow and all(0 <= bytes_ < _MOST_STRIDE and bytes_ % _TMA_ALIGNMENT == 0 for bytes_ in strides)

@@ -1,0 +1,161 @@
+"""From arrays to a `Problem`: how operands lie in memory decides the layout, and every stride is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kt.errors import InputError
+from kt.problems import DTYPES, Problem
+from kt.problems.dtypes import OUTPUT_BYTES
+from kt.problems.problem import MAX_ALIGNMENT
+from kt.runtime.arrays import Array
+
+__all__ = [
+    "TUNED_ALIGNMENT",
+    "base_alignment",
+    "operand_format",
+    "problem_of",
+    "result_shape",
+    "rows_apart",
+    "standing_for",
+]
+
+TUNED_ALIGNMENT = 256  # of base addresses, as shapes are tuned; no kernel asks for more than MAX_ALIGNMENT
+_ONE, _OTHER = 1.0, 2.0  # what stands for a scalar that is neither 0 nor 1: kernels take the real one at run time
+
+
+def problem_of(
+    a: Array, b: Array, c: Array, *, alpha_is_one: bool, beta_use: int, base_alignment: int, dtype: str = ""
+) -> Problem:
+    """The problem of C = alpha A B + beta C.
+
+    Args:
+        a, b, c: [m, k], [k, n] and [m, n], or with a batch in front, the same for all three.
+        beta_use: 0, 1, or 2 for any other value of beta.
+        dtype: format of A and B in place of the arrays' own: "tf32" of fp32 arrays, an 8-bit float of bytes.
+
+    Raises:
+        InputError: they do not fit together, are of a format that kt has no kernel for, or lie so that neither rows nor
+            columns are contiguous.
+    """
+    shape = result_shape(a, b)
+    if c.shape != shape:
+        raise InputError(f"out has the shape {c.shape}; the product of {a.shape} and {b.shape} has {shape}")
+    if not a.device == b.device == c.device:
+        raise InputError(f"the arrays are on the GPUs {a.device}, {b.device} and {c.device}", hint="put them on one")
+    name, out_dtype = operand_format(a, b, dtype), _out_format(c)
+    if base_alignment < max(a.bytes, c.bytes):
+        raise InputError(
+            f"an array begins at a multiple of {base_alignment} bytes only, and the widest elements have "
+            f"{max(a.bytes, c.bytes)}",
+            hint="copy it, or let it begin at such a multiple",
+        )
+    letter_a, lda = _stored("a", a)
+    letter_b, ldb = _stored("b", b)
+    batch = shape[0] if len(shape) == 3 else 1
+    stride_a, stride_b, stride_c = (_batch_stride(name, one, batch) for name, one in (("a", a), ("b", b), ("out", c)))
+    return Problem(
+        shape[-2], shape[-1], a.shape[-1], name, letter_a + letter_b, batch, lda, ldb, rows_apart("out", c),
+        stride_a, stride_b, stride_c, alpha=_ONE if alpha_is_one else _OTHER, beta=(0.0, _ONE, _OTHER)[beta_use],
+        out_dtype=out_dtype, base_alignment=base_alignment,
+    )  # fmt: skip
+
+
+def standing_for(problem: Problem) -> Problem:
+    """The problem that stands for all calls that share a plan with it: scalars and alignment by their kind."""
+    beta_use = 0 if problem.beta == 0 else 1 if problem.beta == 1 else 2
+    return replace(
+        problem,
+        alpha=_ONE if problem.alpha == 1 else _OTHER,
+        beta=(0.0, _ONE, _OTHER)[beta_use],
+        base_alignment=base_alignment(problem.base_alignment),
+    )
+
+
+def result_shape(a: Array, b: Array) -> tuple[int, ...]:
+    """The shape of A B.
+
+    Raises:
+        InputError: they are not matrices, or batches of equally many, whose inner extents agree.
+    """
+    ranks = {len(a.shape), len(b.shape)}
+    fits = ranks in ({2}, {3}) and a.shape[:-2] == b.shape[:-2] and a.shape[-1] == b.shape[-2]
+    if not fits:
+        raise InputError(
+            f"{a.shape} and {b.shape} cannot be multiplied",
+            hint="kt.gemm takes [m, k] and [k, n], or [batch, m, k] and [batch, k, n]",
+        )
+    return (*a.shape[:-1], b.shape[-1])
+
+
+def base_alignment(addresses: int) -> int:
+    """What the addresses, or'ed together, are aligned to: as shapes are tuned, unless that makes a difference."""
+    lowest = addresses & -addresses if addresses else TUNED_ALIGNMENT
+    return TUNED_ALIGNMENT if lowest >= MAX_ALIGNMENT else lowest
+
+
+def operand_format(a: Array, b: Array, dtype: str) -> str:
+    """The format of the operands: what they say, or `dtype` where elements of that size may be it.
+
+    Raises:
+        InputError: they are of no format that kt multiplies, or not of one size with `dtype`.
+    """
+    if dtype:
+        from kt.problems.dtype_names import check_dtype
+
+        wanted = DTYPES[check_dtype(dtype)]
+        if not a.bytes == b.bytes == wanted.bytes:
+            sizes = f"{a.bytes or '?'} and {b.bytes or '?'}"
+            raise InputError(f"elements of {wanted.name} have {wanted.bytes} bytes; those of a and b have {sizes}")
+        return wanted.name
+    if a.dtype != b.dtype or a.dtype not in DTYPES:
+        formats = f"{a.dtype or 'another format'} and {b.dtype or 'another format'}"
+        raise InputError(f"kt has no kernel for {formats}", hint=f"both of one of {', '.join(DTYPES)}")
+    return a.dtype
+
+
+def _out_format(c: Array) -> str:
+    if not c.dtype:  # which a Problem would take for the usual one, of another size
+        raise InputError("out is of a format that kt does not have", hint=f"one of {', '.join(OUTPUT_BYTES)}")
+    return c.dtype
+
+
+def _stored(name: str, array: Array) -> tuple[str, int]:
+    """`n` and the distance of rows if rows are contiguous, `t` and that of columns if these are."""
+    (rows, columns), (row, column) = array.shape[-2:], array.strides[-2:]
+    by_rows = (columns <= 1 or column == 1) and (rows <= 1 or row >= columns)
+    by_columns = (rows <= 1 or row == 1) and (columns <= 1 or column >= rows)
+    both_but_transposed = by_columns and row == 1 and column != 1
+    if by_rows and not both_but_transposed:
+        return "n", _pitch(rows, columns, row)
+    if by_columns:
+        return "t", _pitch(columns, rows, column)
+    raise InputError(
+        f"neither the rows nor the columns of {name} are contiguous: its strides are {array.strides[-2:]}",
+        hint="make it contiguous first",
+    )
+
+
+def rows_apart(name: str, array: Array) -> int:
+    """Elements from one row to the next.
+
+    Raises:
+        InputError: rows are not contiguous, or overlap.
+    """
+    (rows, columns), (row, column) = array.shape[-2:], array.strides[-2:]
+    if (columns > 1 and column != 1) or (rows > 1 and row < columns):
+        hint = "for an out that lies transposed: kt.gemm(b.T, a.T, out=out.T)"
+        raise InputError(f"the rows of {name} are not contiguous: its strides are {array.strides[-2:]}", hint=hint)
+    return _pitch(rows, columns, row)
+
+
+def _pitch(lines: int, length: int, step: int) -> int:
+    """Elements from one line to the next; of a single one a library may say anything."""
+    return max(step if lines > 1 else 0, length, 1)
+
+
+def _batch_stride(name: str, array: Array, batch: int) -> int:
+    stride = array.strides[0] if batch > 1 else 0
+    if batch > 1 and stride <= 0 and 0 not in array.shape:
+        raise InputError(f"the batches of {name} are {stride} elements apart", hint="copy what is broadcast")
+    return max(stride, 0)

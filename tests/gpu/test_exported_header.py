@@ -1,0 +1,96 @@
+"""The exported header with kernels, built by nvcc and called: wherever a configuration is from, results are right.
+
+They are verified as those of kt's own candidates are: bit for bit on whole numbers, with other scalars, within a bound
+on random numbers, two runs with equal bits, nothing written outside C.
+"""
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from kt.cache.records import BestConfig, CacheKey, Measurement
+from kt.devices.device import Device
+from kt.export.kernel_header import render_kernel_header
+from kt.problems import LAYOUTS, Problem
+from kt.search_spaces.launch import violated
+from kt.search_spaces.loader import builtin_spaces
+from support.exported_library import ExportedLibrary
+from support.library_checks import LibraryChecks
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc"),
+]
+
+SPACES = {space.family: space for space in builtin_spaces()}
+# Of each family what differs in its launches; those that are not valid on this GPU are left out.
+TUNED: list[tuple[Problem, str, dict[str, int | str]]] = [
+    (Problem(1024, 1024, 1024, "bf16", "nn"), "wgmma", {"cluster_m": 2, "tile_n": 256, "stages": 4}),
+    (Problem(1021, 1019, 1013, "bf16", "nt"), "wgmma", {"pack_a": 1, "pack_b": 1}),
+    (Problem(256, 256, 16384, "bf16", "nn"), "wgmma", {"split_k": 16, "raster_group": 1}),
+    (Problem(512, 768, 1024, "int8", "tn"), "wgmma", {"pack_a": 1, "pack_b": 1, "stages": 5}),
+    (Problem(1000, 1000, 1000, "bf16", "tn"), "mma", {}),
+    (Problem(2500, 2500, 500, "bf16", "tt"), "mma", {"stream_k": 1}),
+    (Problem(300, 300, 3001, "bf16", "nt"), "mma", {"split_k": 4}),
+    (Problem(1000, 1000, 1000, "fp32", "nn"), "simt", {}),
+    (Problem(640, 640, 640, "fp32", "nn", batch=3), "simt", {"split_k": 2}),
+    (Problem(1, 3072, 2048, "fp32", "nt"), "simt", {"split_k": 8}),
+    (Problem(511, 513, 300, "fp64", "nt"), "simt", {}),
+]
+
+
+def winners(device: Device) -> Iterator[BestConfig]:
+    for number, (problem, family, choices) in enumerate(TUNED):
+        space = SPACES[family]
+        config = space.config({**space.default, **choices})
+        if violated(space, config, {**device.names(), **problem.names()}) is None:
+            key = CacheKey(problem, device.identity, "nvrtc", "graph/1")
+            yield BestConfig(key, config, Measurement("ok", 50.0 + number), {family: "digest"}, complete=True)
+
+
+def unseen(listed: list[BestConfig]) -> Iterator[Problem]:
+    """Shapes beside the tuned ones, tiny and ragged ones, other layouts and alignments."""
+    chooser = random.Random(8)
+    for best in listed:
+        problem = best.key.problem
+        yield Problem(problem.m + 1, problem.n, problem.k, problem.dtype, problem.layout)
+        yield Problem(problem.m, problem.n, 0, problem.dtype, problem.layout)
+        yield Problem(problem.m, problem.n, problem.k, problem.dtype, problem.layout, beta=1.0, ldc=problem.n + 3)
+        for layout in LAYOUTS:
+            m, n, k = (chooser.choice([1, 8, 33, 64, 200, 515]) for _ in range(3))
+            batch, alignment = chooser.choice([1, 2]), chooser.choice([16, 256])
+            yield Problem(m, n, k, problem.dtype, layout, batch, base_alignment=alignment)
+
+
+@pytest.fixture(scope="module")
+def checks(device: Device, tmp_path_factory: pytest.TempPathFactory) -> LibraryChecks:
+    header = render_kernel_header(winners(device), SPACES)
+    return LibraryChecks(ExportedLibrary(tmp_path_factory.mktemp("library"), header, device.arch))
+
+
+def test_tuned_and_unseen_shapes_are_computed_right(checks: LibraryChecks, device: Device) -> None:
+    """Exact entries, neighbours and the generic kernels: each is met, and each is right."""
+    listed = list(winners(device))
+    found = Counter(checks.check(best.key.problem) for best in listed)
+    assert set(found) == {"exact"}
+    others = Counter(checks.check(problem) for problem in dict.fromkeys(unseen(listed)))
+    assert others["neighbour"] > 10
+    assert others["generic"] > 0
+
+
+def test_pointers_that_are_aligned_worse_than_the_query_says(checks: LibraryChecks) -> None:
+    """The header looks at the pointers: a kernel that needs 16 bytes is not given 4."""
+    problem = Problem(1000, 1000, 1000, "fp32", "nn", base_alignment=4)
+    assert checks.check(problem, asked=Problem(1000, 1000, 1000, "fp32", "nn")) != "exact"
+
+
+def test_a_workspace_that_is_too_small_is_refused(checks: LibraryChecks) -> None:
+    """Nothing is launched then."""
+    problem = Problem(640, 640, 640, "fp32", "nn", batch=3)
+    assert checks.library.workspace_bytes(problem) > 0
+    with pytest.raises(RuntimeError, match="workspace_too_small"):
+        checks.check(problem, workspace=16)

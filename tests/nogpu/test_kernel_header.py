@@ -1,0 +1,317 @@
+"""The header with kernels: nvcc takes it, and what it plans for a problem is what Python says."""
+
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kt.cache.records import BestConfig, CacheKey, Measurement
+from kt.devices.catalog import modelled
+from kt.devices.device import Device
+from kt.export.collect import collect
+from kt.export.contents import Contents, Search
+from kt.export.dispatch import pick
+from kt.export.kernel_header import render_kernel_header
+from kt.problems import LAYOUTS, Problem
+from kt.search_spaces.launch import violated
+from kt.search_spaces.loader import builtin_spaces
+from kt.search_spaces.space import Config, TensorMap
+
+H200 = modelled("h200")
+NVCC = shutil.which("nvcc")
+needs_nvcc = pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+STRICT = ["-std=c++17", "-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings"]
+SPACES = {space.family: space for space in builtin_spaces()}
+FORMATS = ["standard", "fp32", "tf32", "fp64", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int32"]
+LARGEST = 2**31 - 1
+
+# Plans problems, one a line, for a GPU that is only described; prints where each configuration is from, the numbers
+# of its variant and entry, the workspace, and every launch with its tensor maps.
+PLAN = """
+#include "kt_gemm.cuh"
+#include "kt_gemm.cuh"
+#include <cstdio>
+int main() {
+  kt::detail::Gpu gpu{};
+  gpu.table = 0;
+  gpu.exact = true;
+  if (std::scanf("%lld %lld %lld %lld %lld %lld %lld", &gpu.sm_count, &gpu.smem_per_block_optin, &gpu.smem_per_sm,
+                 &gpu.registers_per_sm, &gpu.threads_per_sm, &gpu.l2_bytes, &gpu.compute_capability) != 7) return 1;
+  kt::Query q;
+  int dtype, layout, acc, out, alpha, beta;
+  unsigned long long base;
+  while (std::scanf("%d %d %d %d %d %d %lld %lld %lld %lld %lld %lld %d %d %llu %d %d", &q.m, &q.n, &q.k, &dtype,
+                    &layout, &q.batch, &q.lda, &q.ldb, &q.ldc, &q.stride_a, &q.stride_b, &q.stride_c, &acc, &out, &base,
+                    &alpha, &beta) == 17) {
+    q.dtype = static_cast<kt::Format>(dtype);
+    q.layout = static_cast<kt::Layout>(layout);
+    q.accumulator = static_cast<kt::Format>(acc);
+    q.out_dtype = static_cast<kt::Format>(out);
+    q.alpha = static_cast<kt::Use>(alpha);
+    q.beta = static_cast<kt::Use>(beta);
+    const kt::Plan plan = kt::detail::planned(q, {base, base, base}, gpu);
+    static const char* const found[] = {"exact", "neighbour", "standard", "generic", "nothing"};
+    std::printf("%s", found[static_cast<int>(plan.found)]);
+    if (plan.status == kt::Status::ok) {
+      std::printf(" %d %d %lld", plan.variant, plan.entry, plan.workspace_bytes);
+      for (int i = 0; i < plan.sequence.count; ++i) {
+        const kt::detail::Step& step = plan.sequence.steps[i];
+        std::printf(" | %u %u %d", step.grid, step.block, step.smem_bytes);
+        for (int j = 0; j < step.map_count; ++j) {
+          const kt::detail::Map& map = step.maps[j];
+          const char operand = "abc"[static_cast<int>(map.operand)];
+          std::printf(" map %c %u %u %d %lld %llu %llu %llu %llu %llu", operand, map.box[0], map.box[1],
+                      map.swizzle, map.offset, map.extents[0], map.extents[1], map.extents[2], map.strides[0],
+                      map.strides[1]);
+        }
+      }
+    }
+    std::printf("\\n");
+  }
+}
+"""
+
+
+def configured(family: str, problem: Problem, **choices: int | str) -> Config:
+    """A valid configuration: the family's default with these choices."""
+    space = SPACES[family]
+    config = space.config({**space.default, **choices})
+    broken = violated(space, config, {**H200.names(), **problem.names()})
+    assert broken is None, broken
+    return config
+
+
+def winners() -> list[BestConfig]:
+    """Of each family some that differ in what they launch: packing, split-K, stream-K, clusters, tensor maps."""
+    wide = Problem(4096, 4096, 4096, "bf16", "nn")
+    odd = Problem(4093, 4099, 4091, "bf16", "nt")
+    deep = Problem(256, 256, 65536, "bf16", "nn")
+    bytes_ = Problem(2048, 2048, 2048, "int8", "tn")
+    plain, batched = Problem(1000, 1000, 1000), Problem(640, 640, 640, batch=7)
+    thin = Problem(1, 6144, 4096, "fp32", "nt")
+    chosen: list[tuple[Problem, Config]] = [
+        (wide, configured("wgmma", wide, cluster_m=2, tile_n=256, stages=4)),
+        (odd, configured("wgmma", odd, pack_a=1, pack_b=1)),
+        (deep, configured("wgmma", deep, split_k=16, raster_group=1)),
+        (bytes_, configured("wgmma", bytes_, pack_a=1, pack_b=1, stages=5)),
+        (Problem(1000, 1000, 1000, "bf16"), configured("mma", Problem(1000, 1000, 1000, "bf16"))),
+        (Problem(3000, 3000, 3000, "bf16"), configured("mma", Problem(3000, 3000, 3000, "bf16"), stream_k=1)),
+        (Problem(300, 300, 30001, "bf16", "nt"), configured("mma", Problem(300, 300, 30001, "bf16", "nt"), split_k=4)),
+        (plain, configured("simt", plain)),
+        (batched, configured("simt", batched, split_k=2)),
+        (thin, configured("simt", thin, split_k=8)),
+    ]
+    return [winner(problem, config, 100.0 + i) for i, (problem, config) in enumerate(chosen)]
+
+
+def winner(problem: Problem, config: Config, time_us: float) -> BestConfig:
+    key = CacheKey(problem, H200.identity, "nvrtc 13.0 -std=c++17", "graph/1")
+    return BestConfig(key, config, Measurement("ok", time_us), {config.family: "digest"}, complete=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("header")
+
+
+def nvcc(folder: Path, *arguments: str) -> None:
+    assert NVCC is not None
+    done = subprocess.run([NVCC, *STRICT, *arguments], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-6000:]
+
+
+def described(device: Device) -> str:
+    figures = [name for name in device.names() if name != "device.compute_capability"]
+    order = ["sm_count", "smem_per_block_optin", "smem_per_sm", "registers_per_sm", "threads_per_sm", "l2_bytes"]
+    assert sorted(figures) == sorted(f"device.{name}" for name in order)
+    return " ".join(str(device.names()[f"device.{name}"]) for name in [*order, "compute_capability"])
+
+
+def question(problem: Problem) -> str:
+    strides = [getattr(problem, f"{kind}{name}") for kind in ("ld", "stride_") for name in "abc"]
+    formats = [FORMATS.index(problem.dtype), LAYOUTS.index(problem.layout)]
+    ends = [FORMATS.index(problem.accumulator), FORMATS.index(problem.out_dtype), problem.base_alignment]
+    ends += [{1.0: 1}.get(problem.alpha, 2), {0.0: 0, 1.0: 1}.get(problem.beta, 2)]
+    numbers = [problem.m, problem.n, problem.k, *formats, problem.batch, *strides, *ends]
+    return " ".join(map(str, numbers))
+
+
+def answer(listed: Contents, problem: Problem, device: Device) -> str:
+    """What the program above prints, by Python's rule."""
+    found = pick(listed, problem, device)
+    if found.launches is None:
+        return "nothing"
+    launches, workspace = found.launches
+    text = f"{found.found} {found.variant} {found.entry} {workspace}"
+    for launch in launches:
+        text += f" | {launch.grid} {launch.block} {launch.smem_bytes}"
+        text += "".join(f" map {map_text(one, problem)}" for one in launch.tensor_maps)
+    return text
+
+
+def map_text(one: TensorMap, problem: Problem) -> str:
+    rows, columns = problem.stored_extents[one.operand]
+    pitch, stride = getattr(problem, f"ld{one.operand}"), getattr(problem, f"stride_{one.operand}")
+    offset = -1
+    if one.copy:
+        rows, columns = (columns, rows) if one.copy.turned else (rows, columns)
+        offset, pitch, stride = one.copy.offset, one.copy.pitch, 0
+    size = problem.element_bytes[one.operand]
+    numbers = [*one.box, one.swizzle, offset, max(1, columns), max(1, rows), problem.batch]
+    return " ".join(map(str, [one.operand, *numbers, pitch * size, (stride or max(1, rows) * pitch) * size]))
+
+
+def problems(listed: list[BestConfig]) -> Iterator[Problem]:
+    """The tuned shapes, their neighbours and the limits of each extent, other strides and alignments, random shapes."""
+    chooser = random.Random(3)
+    for best in listed:
+        problem = best.key.problem
+        given: dict[str, Any] = {"dtype": problem.dtype, "layout": problem.layout, "batch": problem.batch}
+        given |= {"m": problem.m, "n": problem.n, "k": problem.k}
+        yield problem
+        for name in ("m", "n", "k"):
+            for other in (0, 1, given[name] - 1, given[name] + 1, 2 * given[name], LARGEST):
+                if name == "k" or other > 0:
+                    yield Problem(**{**given, name: other})
+        others: list[dict[str, Any]] = [
+            {"base_alignment": 16},
+            {"base_alignment": 8},
+            {"ldc": problem.n + 1},
+            {"lda": 2**40},
+            {"batch": 3},
+            {"alpha": 2.0},
+            {"alpha": 3.0, "beta": 1.0},
+        ]
+        for changes in [*others, *({"layout": layout} for layout in LAYOUTS)]:
+            yield Problem(**{**given, **changes})
+    yield Problem(LARGEST, LARGEST, LARGEST)
+    yield Problem(64, 64, 64, "fp64")
+    for _ in range(600):
+        best = chooser.choice(listed)
+        m, n, k = (int(2 ** chooser.uniform(0, top)) for top in (15, 15, 17))
+        whole = chooser.choice([1, 1, 8, 64])
+        layout = chooser.choice([best.key.problem.layout, *LAYOUTS])
+        yield Problem(
+            cut(m, whole), cut(n, whole), cut(k, whole), best.key.problem.dtype, layout, chooser.choice([1, 1, 1, 5])
+        )
+
+
+def cut(value: int, whole: int) -> int:
+    return max(whole, value // whole * whole)
+
+
+@pytest.fixture(scope="module")
+def planner(folder: Path) -> Path:
+    """The program that plans, built for a GPU on which only the generic kernels would run: it compiles in seconds."""
+    (folder / "plan.cu").write_text(PLAN)
+    listed = winners()
+    (folder / "kt_gemm.cuh").write_text(render_kernel_header(listed, SPACES))
+    nvcc(folder, "-arch=sm_75", "plan.cu", "-o", "plan")
+    return folder / "plan"
+
+
+@needs_nvcc
+def test_plans_are_those_of_python(planner: Path) -> None:
+    """Configuration, launches, tensor maps and workspace of every problem, at, beside and far from tuned shapes."""
+    listed = winners()
+    known = collect(listed, SPACES)
+    asked = list(problems(listed))
+    text = "\n".join([described(H200), *map(question, asked)])
+    done = subprocess.run([str(planner)], input=text, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    answers = done.stdout.splitlines()
+    wrong = [
+        (problem.label, given, wanted)
+        for problem, given in zip(asked, answers, strict=True)
+        if given != (wanted := answer(known, problem, H200))
+    ]
+    assert wrong[:5] == []
+    assert {line.split()[0] for line in answers} >= {"exact", "neighbour", "generic", "nothing"}
+
+
+@needs_nvcc
+@pytest.mark.slow
+def test_two_units_and_two_architectures_build_without_a_warning(tmp_path: Path) -> None:
+    """With all warnings as errors, kernels compiled for real; both units share the counter."""
+    listed = [winners()[index] for index in (1, 6, 8)]
+    (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(listed, SPACES))
+    main = """
+#include "kt_gemm.cuh"
+bool call();
+int main() {
+  const unsigned long long before = kt::calls(kt::Found::nothing);
+  const bool here = kt::calls(kt::Found::nothing) == before && kt::misses() == 0;
+  kt::find(kt::Query{}, 0);
+  return here && call() && kt::misses() == 2 ? 0 : 1;
+}
+"""
+    one = '#include "kt_gemm.cuh"\nbool call() { return kt::find(kt::Query{}, 0) == nullptr && kt::misses() == 2; }\n'
+    (tmp_path / "one.cu").write_text(one)
+    (tmp_path / "main.cu").write_text(main)
+    nvcc(tmp_path, "-arch=sm_75", "-c", "one.cu", "-o", "one.o")
+    targets = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in ("80", "90a")]
+    nvcc(tmp_path, *targets, "-t", "2", "main.cu", "one.o", "-o", "program")
+    assert subprocess.run([str(tmp_path / "program")], timeout=60).returncode == 0
+
+
+@needs_nvcc
+def test_a_target_that_lacks_what_kernels_were_tuned_with_is_told(tmp_path: Path) -> None:
+    """sm_90 in place of sm_90a is another machine: an error with what to write."""
+    (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[:1], SPACES))
+    (tmp_path / "main.cu").write_text('#include "kt_gemm.cuh"\n')
+    assert NVCC is not None
+    command = [NVCC, "-std=c++17", "-arch=sm_90", "-c", "main.cu"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "compute_90a,code=sm_90a" in done.stderr
+
+
+def test_the_same_winners_give_the_same_bytes() -> None:
+    """In whatever order they come; and nothing in it says where or when it was made."""
+    listed = winners()
+    text = render_kernel_header(listed, SPACES)
+    assert render_kernel_header(reversed(listed), SPACES) == text
+    assert str(Path(__file__).parents[2]) not in text
+    assert not re.search(r"\b20[0-9]{2}-[01][0-9]-[0-3][0-9]\b", text)
+
+
+def test_shared_headers_stand_once_for_each_family() -> None:
+    """The simt winners, and the generic kernels of all formats, share one copy."""
+    text = render_kernel_header(winners(), SPACES)
+    assert text.count("struct SimtTraits") == 1
+    assert text.count("struct WgmmaTraits") == 1
+    assert text.count("struct MmaTraits") == 1
+    assert 'extern "C"' not in text
+
+
+def test_what_was_measured_elsewhere_counts() -> None:
+    """A kernel that was slow on another tuned shape is not expected to be fast beside that shape."""
+    square, flat = Problem(1000, 1000, 1000), Problem(3000, 512, 1000)
+    fast = winner(square, configured("simt", square), 10.0)
+    own = winner(flat, configured("simt", flat, tile_n=128, thread_n=8), 100.0)
+    beside = Problem(2990, 500, 1000)
+
+    def picked(*searches: Search) -> int:
+        known = collect([fast, own], SPACES, searches)
+        entry = pick(known, beside, H200).variant
+        return entry - known.entries[known.winners.index(own)]
+
+    assert picked() != 0
+    assert picked((own.key, {fast.config: Measurement("ok", 500.0, samples=5)})) == 0
+    assert picked((own.key, {fast.config: Measurement("ok", 500.0, samples=1)})) != 0
+
+
+@needs_nvcc
+@pytest.mark.parametrize("page", ["README.md", "docs/header.md"])
+def test_the_documented_programs_compile(page: str, tmp_path: Path) -> None:
+    """What the README and docs/header.md show is built against a header."""
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    source = text.split("```cuda\n")[1].split("```")[0]
+    (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[7:8], SPACES))
+    (tmp_path / "main.cu").write_text("#include <cstdlib>\n" + source)
+    nvcc(tmp_path, "-arch=sm_75", "-c", "main.cu")

@@ -1,0 +1,232 @@
+"""`kt repro`: one winner as a program that compiles without a warning and holds what was tuned, and nothing else."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kt.cache.records import BestConfig
+from kt.cache.store import Store
+from kt.cli.cache_entries import current_sources, current_spaces
+from kt.devices.catalog import modelled
+from kt.devices.device import DeviceIdentity
+from kt.export.repro import render_repro
+from kt.problems import Problem
+from kt.search_spaces.launch import resolve, violated
+from kt.templates.render import render
+from kt.tuner.method import METHOD_LABEL
+from support.commands import Command
+
+Make = Callable[..., BestConfig]
+NVCC = shutil.which("nvcc")
+needs_nvcc = pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+SPACES = current_spaces(None)
+H200, A100 = modelled("h200"), modelled("a100")
+
+
+@pytest.fixture
+def winner(make_winner: Make) -> Make:
+    """The default configuration of a family as the winner of a problem."""
+
+    def make(family: str, problem: Problem, device: Any = H200, **changes: Any) -> BestConfig:
+        values = dict(SPACES[family].default) | changes.pop("choices", {})
+        config = SPACES[family].config(values)
+        names = {**device.names(), **problem.names()}
+        assert violated(SPACES[family], config, names) is None
+        launches, workspace = resolve(SPACES[family], config, names)
+        return make_winner(
+            problem,
+            **{"config": config, "device": device.identity, "launches": launches, "workspace_bytes": workspace}
+            | changes,
+        )
+
+    return make
+
+
+def files(best: BestConfig, device: Any = H200) -> dict[str, str]:
+    return render_repro(best, SPACES[best.config.family], device)
+
+
+# Every number format, layouts, paddings, batches, scalars, accumulators and outputs that are not the usual ones.
+PROGRAMS = [
+    ("simt", Problem(300, 200, 100)),
+    ("simt", Problem(31, 33, 35, "int8", "nt", alpha=2, beta=-1)),
+    pytest.param("mma", Problem(64, 64, 64, "fp64", "tt", batch=3, ldc=70), marks=pytest.mark.slow),
+    ("mma", Problem(100, 77, 33, "fp16", "tn", alpha=1.5, beta=0.5, accumulator="fp16", base_alignment=2)),
+    pytest.param("mma", Problem(128, 128, 0, "tf32", "nn", out_dtype="fp32"), marks=pytest.mark.slow),
+    ("wgmma", Problem(512, 512, 512, "bf16", "nt", out_dtype="fp32", batch=2)),
+    ("wgmma", Problem(256, 256, 256, "fp8_e4m3", "nt")),
+    pytest.param("wgmma", Problem(256, 256, 256, "fp8_e5m2", "nt", out_dtype="fp16"), marks=pytest.mark.slow),
+]
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("family", "problem"), PROGRAMS, ids=str)
+def test_the_program_compiles_without_a_warning(family: str, problem: Problem, winner: Make, tmp_path: Path) -> None:
+    """By its own Makefile, with all warnings as errors, for the GPU that it was tuned on."""
+    for name, text in files(winner(family, problem)).items():
+        (tmp_path / name).write_text(text)
+    strict = "NVCCFLAGS=-Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror"
+    done = subprocess.run(["make", "-s", "repro", strict], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "repro").exists()
+
+
+def test_the_kernel_is_what_was_tuned(winner: Make) -> None:
+    """The rendered source letter by letter, and each launch with its figures."""
+    problem = Problem(512, 512, 4096)
+    best = winner("simt", problem, choices={"split_k": 4})
+    text = files(best)["repro.cu"]
+    assert render(SPACES["simt"], best.config, problem.signature, "sm_90a").text.strip() in text
+    assert len(best.launches) == 2
+    for launch in best.launches:
+        call = f"::{launch.kernel}), dim3({launch.grid}), dim3({launch.block}), parameters, {launch.smem_bytes}, stream"
+        assert call in text
+    assert f"kWorkspace = {best.workspace_bytes};" in text
+    names, values = re.search(r"kBatch, /\*(.*?)\*/ (.*?), 0};", text).groups()  # type: ignore[union-attr]
+    passed = dict(zip(names.split(", "), map(int, values.split(", ")), strict=True))
+    assert passed["split_k"] == 4
+    assert passed["raster_group"] == dict(best.config.runtime)["raster_group"]
+
+
+def test_tensor_maps_are_those_of_the_tuner(winner: Make) -> None:
+    """Figures as `tuner/tensor_map.py` gives them to the encoder: of operands, and of C."""
+    best = winner("wgmma", Problem(512, 384, 256, "bf16", "nt"))
+    text = files(best)["repro.cu"]
+    (launch,) = [one for one in best.launches if one.tensor_maps]
+    a = launch.tensor_maps[0]
+    figures = f"CU_TENSOR_MAP_DATA_TYPE_UINT16, {{ 256, 512, 1 }}, {{ 512, {512 * 512} }}"
+    assert f"tensor_map(const_cast<void*>(a), {figures}" in text
+    assert f"{{ {a.box[0]}, {a.box[1]}, 1 }}, CU_TENSOR_MAP_SWIZZLE_{a.swizzle}B)" in text
+    assert "{ 256, 384, 1 }" in text
+    assert "tensor_map(c, " in text
+    assert text.count("tensor_map(") == 1 + len(launch.tensor_maps)
+
+
+def test_a_kernel_without_tensor_maps_needs_no_driver_header(winner: Make) -> None:
+    """`cuda.h` is included only where it is needed."""
+    assert "cuda.h>" not in files(winner("simt", Problem(64, 64, 64)))["repro.cu"]
+    assert "cuda.h>" in files(winner("wgmma", Problem(128, 128, 64, "bf16", "nt")))["repro.cu"]
+
+
+def test_the_target_is_the_tuned_gpu(winner: Make) -> None:
+    """Of an A100, no `a`; another GPU is refused by the program itself."""
+    made = files(winner("mma", Problem(64, 64, 64, "bf16"), A100), A100)
+    assert "-gencode arch=compute_80,code=sm_80 " in made["Makefile"]
+    assert "properties.minor != 80" in made["repro.cu"]
+    assert "-gencode arch=compute_90a,code=sm_90a " in files(winner("mma", Problem(64, 64, 64, "bf16")))["Makefile"]
+
+
+def test_the_same_winner_gives_the_same_bytes(winner: Make) -> None:
+    """Nothing of when, where and by whom."""
+    best = winner("simt", Problem(64, 64, 64))
+    assert files(best) == files(replace(best, provenance={"host": "x", "date": "tomorrow"}))
+    assert str(Path.home()) not in files(best)["repro.cu"]
+    assert "/templates/" not in files(best)["repro.cu"]
+
+
+def test_names_cannot_break_the_program(winner: Make) -> None:
+    """A device may be called anything: it stands in a comment and in a text."""
+    odd = DeviceIdentity('NVIDIA "H200" %s \\\nint main() {} // \\', (9, 0), 132, 140)
+    best = winner("simt", Problem(64, 64, 64))
+    text = files(replace(best, key=replace(best.key, device=odd)))["repro.cu"]
+    assert not re.search(r"^int main\(\) \{\}", text, re.MULTILINE)
+    assert not re.search(r"//.*\\$", text.partition("#include")[0], re.MULTILINE)
+    assert r'"NVIDIA \"H200\" %s \\\012int main() {} // \\"' in text
+
+
+def test_what_was_only_predicted_says_so(winner: Make) -> None:
+    """The program tells what its expectation is worth."""
+    assert "predicted on %s" in files(winner("simt", Problem(64, 64, 64), predicted=True))["repro.cu"]
+    assert "measured on %s" in files(winner("simt", Problem(64, 64, 64)))["repro.cu"]
+
+
+# The command
+
+
+@pytest.fixture
+def filled(own_environment: Path, winner: Make, no_gpu: None) -> None:
+    """A cache with winners of today for three shapes, one of them on two GPUs, and a stale one."""
+    today = {"sources": {"simt": current_sources(None, ())["simt"]}, "method": METHOD_LABEL}
+    with Store.open(own_environment) as store:
+        store.put_best(winner("simt", Problem(64, 64, 64), **today))
+        store.put_best(winner("simt", Problem(64, 64, 64), A100, **today))
+        store.put_best(winner("simt", Problem(64, 64, 65), **today))
+        store.put_best(winner("simt", Problem(64, 64, 64, layout="nt"), **today))
+        store.put_best(winner("simt", Problem(8, 8, 8), **today | {"sources": {"simt": "old"}}))
+        store.put_best(winner("simt", Problem(9, 9, 9), **today | {"predicted": True, "method": "model/1"}))
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_program_is_written_and_rewritten(kt: Command, tmp_path: Path) -> None:
+    """Into a folder that need not be there; what would not change is left alone."""
+    outcome = kt("repro", "64x64x65", "-o", tmp_path / "r")
+    assert outcome.code == 0, outcome.err
+    assert outcome.out == ""
+    assert f"make -C {tmp_path / 'r'} run" in outcome.err
+    assert sorted(path.name for path in (tmp_path / "r").iterdir()) == ["Makefile", "repro.cu"]
+    before = (tmp_path / "r" / "repro.cu").stat().st_mtime_ns
+    assert kt("repro", "fp32 64x64x65", "-o", tmp_path / "r", "-q").err == ""
+    assert (tmp_path / "r" / "repro.cu").stat().st_mtime_ns == before
+    assert kt("repro", "nt", "64x64x64", "-o", tmp_path / "r").code == 0
+    assert "64x64x64" in (tmp_path / "r" / "repro.cu").read_text()
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("64x64x64",), 2, "is the name of 3 winners"),
+        (("64x64x64", "nn"), 2, "fp32 nn 64x64x64 on NVIDIA"),
+        (("64x64x6",), 3, "no winner for 64x64x6"),
+        (("",), 2, "SHAPE is empty"),
+        (("8x8x8",), 6, "stale: template or space of simt changed"),
+        (("9x9x9",), 3, "--predicted takes"),
+    ],
+)
+def test_a_shape_must_be_one_winner_of_today(
+    kt: Command, tmp_path: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    """Else it is told what there is, and nothing is made."""
+    outcome = kt("repro", *words, "-o", tmp_path / "r")
+    assert outcome.code == code
+    assert said in outcome.err
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.usefixtures("filled")
+def test_devices_and_predictions_can_be_asked_for(kt: Command, tmp_path: Path) -> None:
+    """As for an export."""
+    assert kt("repro", "64x64x64", "nn", "--device", "a100", "-o", tmp_path / "r").code == 0
+    assert "code=sm_80" in (tmp_path / "r" / "Makefile").read_text()
+    assert kt("repro", "9x9x9", "--predicted", "-o", tmp_path / "r").code == 0
+
+
+@pytest.mark.usefixtures("filled")
+def test_files_of_others_are_not_replaced(kt: Command, tmp_path: Path) -> None:
+    """A person's own Makefile stays; a file in place of the folder, or a missing parent, is refused."""
+    (tmp_path / "Makefile").write_text("all:\n")
+    outcome = kt("repro", "64x64x65", "-o", tmp_path)
+    assert outcome.code == 2
+    assert "is not of kt repro" in outcome.err
+    assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]
+    assert kt("repro", "64x64x65", "-o", tmp_path / "Makefile").code == 2
+    assert kt("repro", "64x64x65", "-o", tmp_path / "no" / "r").code == 2
+
+
+def test_a_gpu_without_figures_cannot_be_reproduced_elsewhere(
+    kt: Command, own_environment: Path, winner: Make, tmp_path: Path, no_gpu: None
+) -> None:
+    """Its launches cannot be computed here."""
+    today = {"sources": {"simt": current_sources(None, ())["simt"]}, "method": METHOD_LABEL}
+    best = winner("simt", Problem(64, 64, 64), **today)
+    with Store.open(own_environment) as store:
+        store.put_best(replace(best, key=replace(best.key, device=DeviceIdentity("NVIDIA Unheard-of", (9, 0), 7, 1))))
+    outcome = kt("repro", "64x64x64", "-o", tmp_path / "r")
+    assert outcome.code == 1
+    assert "run kt repro on a machine with that GPU" in outcome.err
