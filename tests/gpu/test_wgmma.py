@@ -143,14 +143,16 @@ REGISTERS: list[tuple[str, dict[str, Value]]] = [
 def test_rows_from_registers(layout: str, packed: dict[str, Value], checks: FamilyChecks) -> None:
     """tf32 operands that lie along mn, of either role: every schedule, ragged edges, rows of C of any alignment."""
 
-    def problem(m: int, n: int, k: int, ldc: int, **more: Any) -> Problem:
-        lda = {"n": k, "t": m}[layout[0]] + 3
-        ldb = {"n": n, "t": k}[layout[1]] + 3
-        return Problem(m, n, k, "tf32", layout, lda=lda // 4 * 4, ldb=ldb // 4 * 4, ldc=ldc, **more)
+    def problem(m: int, n: int, k: int, beyond: int, **more: Any) -> Problem:
+        """As ragged as rows of whole 16 bytes allow; rows of C have `beyond` elements more."""
+        m, n = m - 3 * (layout[0] == "n"), n - 3 * (layout[1] == "t")
+        k = k - 3 * (layout == "tn")
+        lda, ldb = {"n": k, "t": m}[layout[0]] + 4, {"n": n, "t": k}[layout[1]] + 4
+        return Problem(m, n, k, "tf32", layout, lda=lda, ldb=ldb, ldc=n + beyond, **more)
 
     problems = [
-        problem(512, 768, 384, 768), problem(301, 333, 203, 336), problem(301, 333, 203, 334, beta=1.0),
-        problem(129, 257, 1021, 257), problem(33, 65, 31, 68, alpha=2.0, beta=-1.0), problem(70, 66, 1, 66),
+        problem(512, 768, 384, 4), problem(304, 336, 204, 2, beta=1.0), problem(132, 260, 1024, 1),
+        problem(36, 68, 32, 3, alpha=2.0, beta=-1.0), problem(72, 100, 4, 0),
     ]  # fmt: skip
     choices: list[dict[str, Value]] = [
         {}, {"schedule": "pingpong"}, {"consumers": 3}, {"min_blocks": 2}, {"cluster_m": 2}, {"cluster_n": 2},
