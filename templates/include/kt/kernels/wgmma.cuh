@@ -77,7 +77,7 @@ struct WgmmaTraits {
       !kMoveRegisters ? kRegistersAtLaunch
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
 
-  using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, BLOCK_N, kStoreRowBytes, kStoreSlots>;
+  using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, kColumns, kStoreRowBytes, kStoreSlots>;
   // A tile that ends soon is written by the threads themselves.
   static constexpr bool kDirect = STORE == 16 && CONSUMERS == 1 && !kFromRegisters;
   using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, BLOCK_N, kStoreRowBytes, kStoreSlots>;
