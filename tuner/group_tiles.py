@@ -35,11 +35,13 @@ class GroupTiles(Tiles):
     Attributes:
         in_turns: 1 where each consumer has tiles of its own.
         cluster_m, cluster_n: blocks along m that share what they load of B, and along n of A.
+        exchanged: 1 where wgmma takes columns of C for rows: B comes to it from registers.
     """
 
     in_turns: Numbers
     cluster_m: Numbers
     cluster_n: Numbers
+    exchanged: Numbers
 
     @staticmethod
     def lay_out(problem: Problem, columns: Columns) -> GroupTiles:
@@ -49,6 +51,7 @@ class GroupTiles(Tiles):
             **common(problem, columns, 128 * (1 + of("consumers", 2))),
             width_a=wide, width_b=wide, turned_a=none, turned_b=none,
             in_turns=columns.words("schedule", "pingpong"), cluster_m=of("cluster_m", 1), cluster_n=of("cluster_n", 1),
+            exchanged=of("registers_b", 0),
         )  # fmt: skip
 
     def wanted_registers(self) -> Numbers:
@@ -61,8 +64,10 @@ class GroupTiles(Tiles):
     def demand(self, device: Device) -> Demand:
         products = self.tile_m * self.tile_n * self.tile_k
         cycles = products / self.per_clock(device, device.flops[self.problem.dtype])
-        parts = np.ceil(self.tile_n / _WIDEST)
-        read = self.tile_m / _ROWS * (_ROWS * parts + self.tile_n)
+        rows = np.where(self.exchanged > 0, self.tile_n, self.tile_m)
+        columns = self.tile_m + self.tile_n - rows
+        parts = np.ceil(columns / _WIDEST)
+        read = rows / _ROWS * (_ROWS * parts + columns)
         moved = (_READ_SHARE * read + self.tile_m + self.tile_n) * self.tile_k * self.element_bytes / SMEM_BYTES
         return Demand(cycles, moved, 0.0, 0.0)
 

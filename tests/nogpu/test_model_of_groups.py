@@ -68,3 +68,11 @@ def test_every_candidate_of_the_space_has_a_time() -> None:
     assert np.isfinite(landscape.predicted).all()
     assert landscape.predicted.min() >= floor_us(problem, H200) / 1.5
     assert set(STRUCTURE_OF_GROUPS) <= SPACE.parameters.keys() | SPACE.runtime.keys()
+
+
+def test_rows_from_registers_are_columns_of_c_where_those_are_of_b() -> None:
+    """So it is of C's columns that a consumer had better have few: 256 x 128 tiles."""
+    problem = Problem(8192, 8192, 8192, "tf32", "nn")
+    wide, tall = {"tile_m": 128, "tile_n": 256}, {"tile_m": 256, "tile_n": 128}
+    assert us(problem, **tall, registers_b=1, tile_k=32) <= us(problem, **wide, registers_b=1, tile_k=32)
+    assert us(problem, **tall, registers_b=1, tile_k=32) < us(problem, **tall, pack_b=1, tile_k=32)

@@ -45,21 +45,31 @@ struct WgmmaTraits {
   using FeedB = WgmmaFeed<B, (B_K_MAJOR ? BLOCK_K : BLOCK_N) * int(sizeof(TIn)), min_of(B_LOAD_, 8), kWarpgroup>;
   using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N>;
 
+  // wgmma takes rows of one operand and columns of the other. 4-byte elements that lie along mn come to it as rows, from
+  // registers: those of B by computing the transpose of C, so that its rows are C's columns.
+  static constexpr bool kExchanged = !B_K_MAJOR && sizeof(TIn) == 4;
+  static constexpr bool kFromRegisters = kExchanged || (!A_K_MAJOR && sizeof(TIn) == 4);
+  using Rows = typename Select<kExchanged, B, A>::type;
+  using Columns = typename Select<kExchanged, A, B>::type;
+  static constexpr int kRows = kExchanged ? BLOCK_N : BLOCK_M, kColumns = kExchanged ? BLOCK_M : BLOCK_N;
+
   static constexpr int kThreads = kWarpgroup * (1 + CONSUMERS);
   static constexpr int kSharers = PING_PONG ? 1 : CONSUMERS;           // consumers that read one stage
-  static constexpr int kTilesM = BLOCK_M / (64 * kSharers);            // wgmmas of one consumer along m
+  static constexpr int kTilesM = kRows / (64 * kSharers);              // wgmmas of one consumer along the rows
   static constexpr int kPeers = CLUSTER_M + CLUSTER_N - 1;             // blocks whose copies this block shares, and itself
   static constexpr int kStageBytes = A::kBytes + B::kBytes;
   static constexpr int kBytesOfTma = (kFedA ? 0 : A::kBytes) + (kFedB ? 0 : B::kBytes);
 
   // Without TMA, C is staged in any number of columns: 32 for each slot.
-  static constexpr int kStoreRowBytes = STORE == 16 ? wgmma_store_row_bytes(BLOCK_N * int(sizeof(TOut))) : 128;
-  static constexpr int kStorePanels = STORE == 16 ? BLOCK_N * int(sizeof(TOut)) / kStoreRowBytes : 4;
+  static constexpr bool kWholePanels = STORE == 16 || kFromRegisters;
+  static constexpr int kStoreRowBytes = kWholePanels ? wgmma_store_row_bytes(kColumns * int(sizeof(TOut))) : 128;
+  static constexpr int kStorePanels = kWholePanels ? kColumns * int(sizeof(TOut)) / kStoreRowBytes : 4;
   static constexpr int kRoom = kSharedOfSm / MIN_BLOCKS_ - kSharedOfSystem - kSharedBesides - STAGES * kStageBytes;
   static constexpr int kStoreSlots = wgmma_store_slots(kStorePanels, CONSUMERS * 64 * kStoreRowBytes, kRoom);
   static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp
   // Registers of a thread at launch; if consumers need more, the producer gives up what it can do without.
-  static constexpr int kSums = kTilesM * BLOCK_N / 2;
+  static constexpr int kSums = kTilesM * kColumns / 2;
+  using Sums = TAcc[kTilesM][kColumns / 2];
   static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
   static constexpr bool kMoveRegisters = kRegistersAtLaunch < 224;
   static constexpr int kProducerRegisters = kFed ? 64 : CONSUMERS >= 3 ? 32 : kSums > 128 || STORE < 16 ? 24 : 40;
@@ -67,9 +77,9 @@ struct WgmmaTraits {
       !kMoveRegisters ? kRegistersAtLaunch
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
 
-  using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, BLOCK_N, kStoreRowBytes, kStoreSlots>;
+  using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, kColumns, kStoreRowBytes, kStoreSlots>;
   // A tile that ends soon is written by the threads themselves.
-  static constexpr bool kDirect = STORE == 16 && CONSUMERS == 1;
+  static constexpr bool kDirect = STORE == 16 && CONSUMERS == 1 && !kFromRegisters;
   using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, BLOCK_N, kStoreRowBytes, kStoreSlots>;
   using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc)),
                                  kConsumerRegisters - kSums>;
@@ -77,7 +87,9 @@ struct WgmmaTraits {
   using WindowStore = typename Select<sizeof(TOut) == 2,
                                       WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, BLOCK_N, kConsumerRegisters - kSums>,
                                       WgmmaPairStore<TAcc, (STORE < 8), kTilesM, BLOCK_N>>::type;
-  using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
+  using Strips = WgmmaStrips<TAcc, kRows, kColumns>;
+  using Fragments = WgmmaFragments<Rows>;
+  using PanelStore = WgmmaPanelStore<Fragments, TAcc, TOut, kColumns, kStoreSlots, kExchanged>;
   using Space = Space_;
 
   // Slice s of batch b may as well be called batch s * batches + b: nobody asks for the batch of a slice. Which form leaves
@@ -85,9 +97,11 @@ struct WgmmaTraits {
   static constexpr bool kSlicesAreBatches =
       kFed || (PING_PONG && B_K_MAJOR && STORE < 16 && !Space_::PACK_A && !Space_::PACK_B);
 
-  static_assert(BLOCK_M % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
+  static_assert(kRows % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
   static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
+  static_assert(A_K_MAJOR || B_K_MAJOR || !kFromRegisters, "one operand comes from registers");
+  static_assert(!kFromRegisters || kStoreRowBytes == 128, "two warps write panels of 32 x 32");
   static_assert(kSums <= (kFed ? 128 : 192), "accumulators must fit the registers");
   static_assert(!kFed || CLUSTER_M * CLUSTER_N == 1, "each block feeds itself");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
@@ -299,7 +313,7 @@ class WgmmaConsumer {
         ring.skip(steps);
         continue;
       }
-      TAcc sum[Traits::kTilesM][Traits::BLOCK_N / 2];
+      typename Traits::Sums sum;
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
       multiply(sum, ring, steps);
       if (tile.ends) {
@@ -321,19 +335,24 @@ class WgmmaConsumer {
 
   // Adds up all steps of a tile, one batch of wgmmas behind the other; a stage is given back once the next batch is on
   // its way.
-  __device__ __forceinline__ void multiply(TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
+  __device__ __forceinline__ void multiply(typename Traits::Sums& sum,
                                            WgmmaRing<Traits::STAGES>& ring, int steps) {
     int before = 0;
+    const unsigned lane_place = place_of_lane();
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       ptx::mbarrier_wait(shared_.full(ring.stage), ring.phase);
       // What threads have copied must be seen by wgmma, which reads shared memory as TMA does.
       if constexpr (Traits::kFed) ptx::fence_async_proxy();
-      ptx::wgmma_fence();
-      multiply_stage(sum, ring.stage, step > 0);
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<1>();
-      if (step > 0) give_back(before);
+      if constexpr (Traits::kFromRegisters) {
+        multiply_from_registers(sum, ring.stage, lane_place, step, before);
+      } else {
+        ptx::wgmma_fence();
+        multiply_stage(sum, ring.stage, step > 0);
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<1>();
+        if (step > 0) give_back(before);
+      }
       before = ring.stage;
       ring.advance();
     }
@@ -345,7 +364,7 @@ class WgmmaConsumer {
     if (steps == 0) clear(sum);
   }
 
-  __device__ __forceinline__ void multiply_stage(TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2], int stage, int add) {
+  __device__ __forceinline__ void multiply_stage(typename Traits::Sums& sum, int stage, int add) {
     using A = typename Traits::A;
     using B = typename Traits::B;
     constexpr int kRowsBytes = A::after_elements(64 * Traits::kTilesM) * 16;
@@ -358,6 +377,42 @@ class WgmmaConsumer {
         Traits::Multiply::template add<B>(sum[i], a + (A::after_steps(step) + A::after_elements(64 * i)),
                                           b + B::after_steps(step), step > 0 ? 1 : add);
       }
+    }
+  }
+
+  // Where in a tile of rows this lane's first ones lie, if it takes them into registers.
+  __device__ __forceinline__ unsigned place_of_lane() const {
+    if constexpr (Traits::kFromRegisters) {
+      constexpr int kRowsBytes = Traits::kTilesM * 2 * Traits::Rows::kPanelBytes;
+      return (Traits::PING_PONG ? 0 : consumer_ * kRowsBytes) + Traits::Fragments::place_of(warp_, lane_here());
+    } else {
+      return 0;
+    }
+  }
+
+  // The same for rows from registers. Those of a step of k are loaded while the steps before are multiplied, into
+  // registers that the last step but kSets has left; with them goes what reads the stage before.
+  __device__ __forceinline__ void multiply_from_registers(typename Traits::Sums& sum, int stage, unsigned lane_place, int step,
+                                                          int before) {
+    using Fragments = typename Traits::Fragments;
+    using Columns = typename Traits::Columns;
+    const unsigned place = (Traits::kExchanged ? shared_.b(stage) : shared_.a(stage)) + lane_place;
+    const unsigned long long columns = Columns::descriptor(Traits::kExchanged ? shared_.a(stage) : shared_.b(stage));
+    unsigned words[Fragments::kSets][Traits::kTilesM][4];
+#pragma unroll
+    for (int part = 0; part < Columns::kSteps; ++part) {
+      auto& loaded = words[part % Fragments::kSets];
+#pragma unroll
+      for (int i = 0; i < Traits::kTilesM; ++i) Fragments::load(loaded[i], place, i, part);
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int i = 0; i < Traits::kTilesM; ++i) {
+        Traits::Multiply::template add<Columns>(sum[i], loaded[i], columns + Columns::after_steps(part),
+                                                part > 0 ? 1 : int(step > 0));
+      }
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<Fragments::kSets - 1>();
+      if (part == Fragments::kSets - 2 && step > 0) give_back(before);
     }
   }
 
@@ -377,17 +432,17 @@ class WgmmaConsumer {
   }
 
   // The fence keeps it a branch, which costs nothing where there are steps: choosing each sum would take as long as a step.
-  __device__ __forceinline__ static void clear(TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2]) {
+  __device__ __forceinline__ static void clear(typename Traits::Sums& sum) {
     compiler_fence();
 #pragma unroll
     for (int i = 0; i < Traits::kTilesM; ++i)
 #pragma unroll
-      for (int j = 0; j < Traits::BLOCK_N / 2; ++j) sum[i][j] = TAcc(0);
+      for (int j = 0; j < Traits::kColumns / 2; ++j) sum[i][j] = TAcc(0);
   }
 
   // Stream-K: leaves the piece of a tile that a later block ends. Each warp has a flag and waits for its like only.
   __device__ __forceinline__ void park(const GemmArguments& args,
-                                       const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2]) const {
+                                       const typename Traits::Sums& sum) const {
 #pragma unroll
     for (int i = 0; i < Traits::kTilesM; ++i) Strips::store(parked(args, int(blockIdx.x), i), sum[i]);
     __syncwarp();
@@ -395,7 +450,7 @@ class WgmmaConsumer {
   }
 
   // Adds what the blocks of the same rank before this one have of the tile, in their order: two runs give the same bits.
-  __device__ __forceinline__ void collect(const GemmArguments& args, TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
+  __device__ __forceinline__ void collect(const GemmArguments& args, typename Traits::Sums& sum,
                                           int first_block) const {
 #pragma unroll 1
     for (int block = first_block; block < int(blockIdx.x); block += Traits::CLUSTER_M * Traits::CLUSTER_N) {
@@ -422,9 +477,33 @@ class WgmmaConsumer {
     return typename Traits::Space(args).flags() + block * (4 * Traits::kSharers) + (Traits::PING_PONG ? 0 : consumer_ * 4) + warp_;
   }
 
-  __device__ __forceinline__ void write(const GemmArguments& args, const TensorMap& map_c,
-                                        const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
+  __device__ __forceinline__ void write(const GemmArguments& args, const TensorMap& map_c, const typename Traits::Sums& sum,
                                         const WgmmaTile& tile) const {
+    if constexpr (Traits::kFromRegisters) {
+      write_panels(args, map_c, sum, tile);
+    } else {
+      write_strips(args, map_c, sum, tile);
+    }
+  }
+
+  // Rows came from registers: two warps have 32 of them, or of C's columns, between them.
+  __device__ __forceinline__ void write_panels(const GemmArguments& args, const TensorMap& map_c,
+                                               const typename Traits::Sums& sum, const WgmmaTile& tile) const {
+    const int pair = consumer_ * 2 + warp_ / 2;
+    const int first = (Traits::PING_PONG ? 0 : consumer_ * (64 * Traits::kTilesM)) + warp_ / 2 * 32;
+    const typename Traits::PanelStore panels{shared_.staging(2 * pair), 1 + pair, warp_};
+    auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
+    to_c.alpha = alpha_;
+#pragma unroll
+    for (int i = 0; i < Traits::kTilesM; ++i) {
+      const int row = tile.m + (Traits::kExchanged ? 0 : first + 64 * i);
+      const int column = tile.n + (Traits::kExchanged ? first + 64 * i : 0);
+      panels.store(to_c, map_c, Traits::STORE == 16 && by_tma_, sum[i], row, column, tile.batch);
+    }
+  }
+
+  __device__ __forceinline__ void write_strips(const GemmArguments& args, const TensorMap& map_c,
+                                               const typename Traits::Sums& sum, const WgmmaTile& tile) const {
     const int place = consumer_ * 4 + warp_, row = tile.m + first_row();
     if constexpr (Traits::STORE == 16) {
       if (by_tma_) {

@@ -47,6 +47,9 @@ __device__ __forceinline__ unsigned load_or_zero(const void* global, bool valid)
 __device__ __forceinline__ void store_shared(unsigned shared, unsigned value) {
   asm volatile("st.shared.u32 [%0], %1;\n" ::"r"(shared), "r"(value));
 }
+__device__ __forceinline__ void store_shared(unsigned shared, const unsigned (&words)[2]) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};\n" ::"r"(shared), "r"(words[0]), "r"(words[1]));
+}
 
 // 8 or 16 bytes of global memory as one access. The compiler would make four of it where it sees no alignment.
 __device__ __forceinline__ void store_global(void* global, const unsigned (&words)[2]) {
