@@ -12,14 +12,12 @@ from kt.cli.outcome import note, teller
 from kt.errors import InputError, NoValidConfiguration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from kt.cache.entries import Entry, Selection
     from kt.cache.records import BestConfig
     from kt.export.t4_results import Search
     from kt.problems import Problem
-    from kt.search_spaces.space import SearchSpace
 
 __all__ = ["export"]
 
@@ -36,6 +34,14 @@ def export(
     table_only: Annotated[
         bool, typer.Option("--table-only", help="With --header: the table and its look-up alone, for any compiler.")
     ] = False,
+    max_kernels: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="With --header: at most N kernels, those that lose least; generic ones apart."),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(metavar="PERCENT", help="With --header: as few kernels as lose no more on any shape, e.g. 3%."),
+    ] = None,
     shapes: options.OptionalShapes = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
     device_filter: options.DeviceFilter = None,
@@ -78,15 +84,19 @@ def export(
     )
     from kt.cli.depfile import plan_depfile
     from kt.cli.export_check import check_file, check_shapes
+    from kt.cli.export_kernels import Making, few_kernels, kernels_header
     from kt.cli.measurements import searches, winners_elsewhere
     from kt.cli.target import check_target, files_read
     from kt.export.write_file import write_if_changed
 
     formats = [name for name, asked in (("json", as_json), ("csv", as_csv), ("t4", as_t4), ("header", header)) if asked]
     _check_formats(formats, output, depfile, check=check, with_shapes=bool(shapes))
-    for option, given in (("--namespace", namespace is not None), ("--table-only", table_only)):
+    few = few_kernels(max_kernels, within)
+    for option, given in (("--namespace", namespace), ("--table-only", table_only), ("--max-kernels or --within", few)):
         if given and not header:
             raise InputError(f"{option} is for --header", hint="leave it out, or export a header")
+    if few and table_only:
+        raise InputError("--table-only has no kernels to choose from", hint="leave out --max-kernels and --within")
     if namespace is not None:
         from kt.export.header import check_namespace
 
@@ -120,7 +130,8 @@ def export(
         _require_all(problems, bests, selection.passed_over)
     if header:
         name = "kt" if namespace is None else namespace
-        text = _table_header(bests, name) if table_only else _header(bests, name, spaces, folders, elsewhere)
+        made = Making(spaces, folders, folder, quiet=quiet)
+        text = _table_header(bests, name) if table_only else kernels_header(bests, name, made, elsewhere, few)
     else:
         text = _t4(tried) if as_t4 else _table(bests, formats[0])
     if check and output is not None:
@@ -196,16 +207,3 @@ def _table_header(bests: Sequence[BestConfig], namespace: str) -> str:
     from kt.export.header import render_header
 
     return render_header(bests, predicted=True, namespace=namespace)
-
-
-def _header(
-    bests: Sequence[BestConfig],
-    namespace: str,
-    spaces: Mapping[str, SearchSpace],
-    folders: tuple[Path, ...],
-    elsewhere: Sequence[Search],
-) -> str:
-    from kt.export.collect import collect
-    from kt.export.kernel_header import kernel_header
-
-    return kernel_header(collect(bests, spaces, elsewhere), template_dirs=folders, namespace=namespace)

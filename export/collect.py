@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kt.cache.records import BestConfig, Measurement
+from kt.errors import NoValidConfiguration
 from kt.export.contents import Candidate, Contents, Search, group_of, known_device
 from kt.export.expected_time import cost_rules, traffic_rate
 from kt.export.header import distinct
-from kt.export.kernels import Kernels, generic, layouts_of, of_winner
+from kt.export.kernels import Kernel, Kernels, generic, layouts_of, of_winner
+from kt.export.portfolio import Portfolio, portfolio
 from kt.export.standards import add_standards
 from kt.search_spaces.space import SearchSpace
 
-__all__ = ["collect"]
+__all__ = ["collect", "collect_few"]
 
 # Of a measurement that counts: fewer samples of a short kernel are mostly its launch.
 LEAST_SAMPLES = 3
@@ -31,12 +33,7 @@ def collect(
         InputError: a winner's family is not among `spaces`.
     """
     chosen = distinct(winners)
-    kernels = Kernels()
-    entries = [kernels.add(of_winner(best, spaces), best.config.runtime) for best in chosen]
-    result = Contents(chosen, spaces, kernels, entries)
-    result.cost_rules = {family: cost_rules(space) for family, space in spaces.items()}
-    devices = dict.fromkeys(best.key.device for best in chosen)
-    result.traffic = {device: traffic_rate(known_device(device)) for device in devices}
+    result = _listed(chosen, [of_winner(best, spaces) for best in chosen], spaces)
     times = _measured(result, searches)
     _add_neighbours(result, times)
     add_standards(result, times)
@@ -44,21 +41,63 @@ def collect(
     return result
 
 
+def collect_few(
+    winners: Iterable[BestConfig],
+    spaces: Mapping[str, SearchSpace],
+    searches: Iterable[Search] = (),
+    *,
+    most: int | None = None,
+    within: float | None = None,
+) -> tuple[Contents, Portfolio]:
+    """What a header of the winners has that makes do with few kernels, and what it loses by that.
+
+    Args:
+        most: at most so many kernels besides the generic ones; a shape that they leave out gets a generic one.
+        within: as few as can be so that no shape takes longer by more than this part.
+
+    Raises:
+        NoValidConfiguration: both are asked for, and `most` are too few.
+    """
+    searches = list(searches)
+    chosen = distinct(winners)
+    known = _listed(chosen, [of_winner(best, spaces) for best in chosen], spaces)
+    found = portfolio(known, _measured(known, searches), most=most, within=within)
+    if most is not None and found.kernels > most and within is not None:
+        message = f"no {most} kernels serve every shape within {within:.3g} of its winner: {found.kernels} do"
+        raise NoValidConfiguration(message, hint="allow more kernels, or a greater loss")
+    result = _listed(found.winners(), [one.kernel for one in found.served], spaces)
+    _add_neighbours(result, _measured(result, searches))
+    _add_generics(result)
+    return result, found
+
+
+def _listed(chosen: Sequence[BestConfig], of_winners: Sequence[Kernel], spaces: Mapping[str, SearchSpace]) -> Contents:
+    """The winners, each with its kernel, and nothing else yet."""
+    kernels = Kernels()
+    entries = [kernels.add(kernel, best.config.runtime) for best, kernel in zip(chosen, of_winners, strict=True)]
+    result = Contents(chosen, spaces, kernels, entries)
+    result.cost_rules = {family: cost_rules(space) for family, space in spaces.items()}
+    devices = dict.fromkeys(best.key.device for best in chosen)
+    result.traffic = {device: traffic_rate(known_device(device)) for device in devices}
+    return result
+
+
 def _add_neighbours(result: Contents, times: Sequence[dict[str, float]]) -> None:
     """Each winner's variant is a candidate of its group, with all measurements of that very kernel."""
     for index, best in enumerate(result.winners):
-        kernel = result.kernels.kernels[result.kernels.variants[result.entries[index]].kernel]
+        variant = result.entries[index]
+        kernel = result.kernels.kernels[result.kernels.variants[variant].kernel]
         group = result.groups.setdefault(group_of(best), [])
-        if any(one.variant == result.entries[index] for one in group):
+        if any(one.variant == variant for one in group):
             continue
         found = [
-            result.point(kernel, best.config, result.winners[entry].key.problem, time_us, entry)
-            for entry, of_entry in enumerate(times)
-            if group_of(result.winners[entry]) == group_of(best)
-            and result.winners[entry].key.problem.signature == kernel.signature
-            and (time_us := of_entry.get(best.config.identity)) is not None
+            result.point(kernel, best.config, other.key.problem, time_us, entry)
+            for entry, other in enumerate(result.winners)
+            if group_of(other) == group_of(best)
+            and (other.key.problem.signature == kernel.signature or result.entries[entry] == variant)
+            and (time_us := times[entry].get(best.config.identity)) is not None
         ]
-        group.append(Candidate(result.entries[index], tuple(found)))
+        group.append(Candidate(variant, tuple(found)))
 
 
 def _measured(result: Contents, searches: Iterable[Search]) -> list[dict[str, float]]:

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,10 @@ PLAN = """
 #include "kt_gemm.cuh"
 #include "kt_gemm.cuh"
 #include <cstdio>
-int main() {
+int main(int count, char**) {
   kt::detail::Gpu gpu{};
   gpu.table = 0;
-  gpu.exact = true;
+  gpu.exact = count == 1;  // with an argument, the GPU is another one than that of the table
   if (std::scanf("%lld %lld %lld %lld %lld %lld %lld", &gpu.sm_count, &gpu.smem_per_block_optin, &gpu.smem_per_sm,
                  &gpu.registers_per_sm, &gpu.threads_per_sm, &gpu.l2_bytes, &gpu.compute_capability) != 7) return 1;
   kt::Query q;
@@ -219,23 +220,37 @@ def planner(folder: Path) -> Path:
     return folder / "plan"
 
 
+def planned(planner: Path, asked: list[Problem], *arguments: str) -> list[str]:
+    """What the program says of each problem."""
+    text = "\n".join([described(H200), *map(question, asked)])
+    command = [str(planner), *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 @needs_nvcc
 def test_plans_are_those_of_python(planner: Path) -> None:
     """Configuration, launches, tensor maps and workspace of every problem, at, beside and far from tuned shapes."""
     listed = winners()
     known = collect(listed, SPACES)
     asked = list(problems(listed))
-    text = "\n".join([described(H200), *map(question, asked)])
-    done = subprocess.run([str(planner)], input=text, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    answers = done.stdout.splitlines()
+    answers = planned(planner, asked)
     wrong = [
         (problem.label, given, wanted)
         for problem, given in zip(asked, answers, strict=True)
         if given != (wanted := answer(known, problem, H200))
     ]
     assert wrong[:5] == []
-    assert {line.split()[0] for line in answers} >= {"exact", "neighbour", "generic", "nothing"}
+    assert {line.split()[0] for line in answers} >= {"exact", "neighbour", "standard", "generic", "nothing"}
+
+
+@needs_nvcc
+def test_on_another_gpu_nothing_is_exact(planner: Path) -> None:
+    """One that the table does not have gets the same configurations, as neighbours."""
+    asked = [best.key.problem for best in winners()]
+    here, there = planned(planner, asked), planned(planner, asked, "other")
+    assert there == [line.replace("exact", "neighbour") for line in here]
 
 
 @needs_nvcc
@@ -243,6 +258,8 @@ def test_plans_are_those_of_python(planner: Path) -> None:
 def test_two_units_and_two_architectures_build_without_a_warning(tmp_path: Path) -> None:
     """With all warnings as errors, kernels compiled for real; both units share the counter."""
     listed = [winners()[index] for index in (1, 6, 8)]
+    older = CacheKey(listed[1].key.problem, modelled("a100").identity, "nvrtc 13.0 -std=c++17", "graph/1")
+    listed.append(replace(listed[1], key=older))
     (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(listed, SPACES))
     main = """
 #include "kt_gemm.cuh"

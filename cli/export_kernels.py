@@ -1,0 +1,131 @@
+"""The header with kernels, for `kt export --header`: all of the winners', or few, and then what that loses."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kt.cli.outcome import note
+from kt.errors import CompilerUnavailable, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from kt.cache.records import BestConfig
+    from kt.export.contents import Search
+    from kt.export.kernels import Kernel
+    from kt.export.portfolio import Portfolio
+    from kt.search_spaces.space import SearchSpace
+
+__all__ = ["Few", "Making", "few_kernels", "kernels_header"]
+
+_PERCENT = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)[ ]?%?")
+
+
+@dataclass(frozen=True)
+class Few:
+    """How few kernels are asked for.
+
+    Attributes:
+        most: at most so many.
+        within: no shape may take longer by more than this part.
+    """
+
+    most: int | None
+    within: float | None
+
+
+@dataclass(frozen=True)
+class Making:
+    """What kernels are made from, and where compiled ones are kept."""
+
+    spaces: Mapping[str, SearchSpace]
+    template_dirs: tuple[Path, ...]
+    cache_dir: Path
+    quiet: bool = False
+
+
+def few_kernels(most: int | None, within: str | None) -> Few | None:
+    """`--max-kernels` and `--within`; None if neither is given.
+
+    Raises:
+        OptionError: one is no number that can be.
+    """
+    if most is None and within is None:
+        return None
+    if most is not None and most < 1:
+        raise OptionError("max-kernels", f"{most} leaves no kernel", hint="at least 1")
+    if within is None:
+        return Few(most, None)
+    form = _PERCENT.fullmatch(within.strip())
+    if form is None:
+        raise OptionError("within", f"{within!r} is no percentage", hint="for example 3%")
+    return Few(most, float(form["number"]) / 100)
+
+
+def kernels_header(
+    bests: Sequence[BestConfig], namespace: str, made: Making, searches: Sequence[Search], few: Few | None
+) -> str:
+    """The header's text; if it has few kernels, what they lose is told."""
+    from kt.export.collect import collect, collect_few
+    from kt.export.kernel_header import kernel_header
+
+    if few is None:
+        known = collect(bests, made.spaces, searches)
+    else:
+        known, found = collect_few(bests, made.spaces, searches, most=few.most, within=few.within)
+        if not made.quiet:
+            _tell(found, made)
+    return kernel_header(known, template_dirs=made.template_dirs, namespace=namespace)
+
+
+def _tell(found: Portfolio, made: Making) -> None:
+    """Each shape with what serves it, then all together."""
+    numbers = {one: number for number, one in enumerate(dict.fromkeys(one.kernel.identity for one in found.served))}
+    for one in found.served:
+        how = "measured" if one.measured else "expected"
+        by = "the generic kernel" if one.generic else f"kernel {numbers[one.kernel.identity] + 1}"
+        loss = "unknown loss" if one.generic else f"{one.loss:.1%} slower, {how}"
+        note(f"{one.winner.key.problem.label}: {by}, {loss}")
+    unmeasured = sum(not one.measured for one in found.served)
+    worst = max(found.served, key=lambda one: one.loss)
+    text = f"{found.kernels} kernels in place of {found.before}: {found.mean_loss:.1%} slower (geometric mean), "
+    text += f"at most {worst.loss:.1%} ({worst.winner.key.problem.label})"
+    note(text + (f"; {unmeasured} of {len(found.served)} times are expected, not measured" if unmeasured else ""))
+    _tell_size(found, made)
+
+
+def _tell_size(found: Portfolio, made: Making) -> None:
+    """Bytes of the compiled kernels, where the cache has them."""
+    from kt.export.kernels import of_winner
+
+    few = {one.kernel.identity: one.kernel for one in found.served}
+    every = {kernel.identity: kernel for one in found.served for kernel in [of_winner(one.winner, made.spaces)]}
+    sizes = [_bytes(kernels.values(), made) for kernels in (few, every)]
+    if None in sizes:
+        note("size of the compiled kernels: unknown, for the cache does not have all of them")
+    else:
+        note(f"size of the compiled kernels: {sizes[0]:,} bytes in place of {sizes[1]:,}")
+
+
+def _bytes(kernels: Iterable[Kernel], made: Making) -> int | None:
+    """Bytes of the compiled kernels together; None if one of them is not in the cache."""
+    from pathlib import Path
+
+    from kt.templates.render import render
+    from kt.tuner.cubin_cache import CubinCache
+    from kt.tuner.toolchain import compile_job, toolchain
+
+    cubins, total = CubinCache(made.cache_dir), 0
+    for kernel in kernels:
+        source = render(kernel.space, kernel.config, kernel.signature, kernel.arch, made.template_dirs)
+        try:
+            binary = cubins.get(compile_job(source, kernel.arch, toolchain()).digest)
+        except CompilerUnavailable:
+            return None
+        if binary is None or not binary.path:
+            return None
+        total += Path(binary.path).stat().st_size
+    return total

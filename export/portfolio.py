@@ -1,0 +1,245 @@
+"""`portfolio`: few kernels for all tuned shapes: at most a number of them, or as few as lose no more than a part.
+
+Which kernel does how well on which shape is measured where a search has tried it, and else expected
+(`kt.export.expected_time`): each time says which. Kernels that are rendered for less aligned rows than a winner's serve
+more shapes; they are among those that are chosen from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kt.cache.records import BestConfig, Measurement
+from kt.errors import NoValidConfiguration
+from kt.export.contents import Contents, formats_of, known_device
+from kt.export.covering import best_of, smallest_cover
+from kt.export.expected_time import Point, costs_of, expected_ps, nearest
+from kt.export.kernels import Kernel, generic, on_device
+from kt.export.runnable import launches_of, names_of
+from kt.export.standards import ABSENT, NARROW
+from kt.search_spaces.space import Config, Value
+
+__all__ = ["Portfolio", "Served", "portfolio"]
+
+Runtime = tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True)
+class Served:
+    """How one tuned shape is served.
+
+    Attributes:
+        winner: as it was tuned.
+        kernel, runtime: what serves it.
+        time_us: of that.
+        measured: the time was measured, not expected.
+        generic: none of the kernels serves it, so the generic one does.
+    """
+
+    winner: BestConfig
+    kernel: Kernel
+    runtime: Runtime
+    time_us: float
+    measured: bool
+    generic: bool = False
+
+    @property
+    def loss(self) -> float:
+        """By which part it is slower than the winner."""
+        return max(0.0, self.time_us / (self.winner.measurement.time_us or self.time_us) - 1.0)
+
+
+@dataclass(frozen=True)
+class Portfolio:
+    """Few kernels, and what they do.
+
+    Attributes:
+        served: every tuned shape, in the order of the table.
+        before: kernels of the winners themselves.
+    """
+
+    served: tuple[Served, ...]
+    before: int
+
+    @property
+    def kernels(self) -> int:
+        """How many there are, generic ones apart."""
+        return len({one.kernel.identity for one in self.served if not one.generic})
+
+    @property
+    def mean_loss(self) -> float:
+        """Of the geometric mean."""
+        logs = [math.log1p(one.loss) for one in self.served]
+        return math.expm1(math.fsum(logs) / len(logs)) if logs else 0.0
+
+    def winners(self) -> list[BestConfig]:
+        """The entries of the table: each shape with what serves it."""
+        return [_entry(one) for one in self.served]
+
+
+def portfolio(
+    known: Contents, times: Sequence[Mapping[str, float]], *, most: int | None = None, within: float | None = None
+) -> Portfolio:
+    """The kernels to take.
+
+    Args:
+        known: the winners.
+        times: for each winner, microseconds by configuration.
+        most: take at most so many, and lose as little as can be on the mean.
+        within: take as few as can be so that no shape loses more than this part.
+    """
+    offers = _Offers(known, times)
+    if within is not None:
+        chosen = [one for part in offers.parts() for one in smallest_cover(offers.covering(part, 1.0 + within))]
+    else:
+        chosen = best_of(offers.matrix(), most or len(known.winners), math.log(ABSENT))
+    served = tuple(offers.served(index, chosen) for index in range(len(known.winners)))
+    return Portfolio(served, len({known.kernels.variants[entry].kernel for entry in known.entries}))
+
+
+class _Offers:
+    """Every kernel that may serve a shape, with the times."""
+
+    def __init__(self, known: Contents, times: Sequence[Mapping[str, float]]) -> None:
+        self._known, self._times = known, times
+        self._kernels: list[Kernel] = []
+        self._best: list[dict[int, tuple[float, Runtime, bool]]] = []  # of each kernel, by shape
+        self._points: dict[tuple[object, ...], list[Point]] = {}
+        for members in self.parts():
+            for kernel in self._of_part(members):
+                best = {index: one for index in members if (one := self._time(kernel, index)) is not None}
+                if best:
+                    self._kernels.append(kernel)
+                    self._best.append(best)
+
+    def parts(self) -> list[list[int]]:
+        """Numbers of the winners that a kernel may share: of one device, formats and layout."""
+        parts: dict[object, list[int]] = {}
+        for index, best in enumerate(self._known.winners):
+            key = (best.key.device, formats_of(best.key.problem), best.key.problem.layout)
+            parts.setdefault(key, []).append(index)
+        return list(parts.values())
+
+    def matrix(self) -> list[dict[int, float]]:
+        """For each kernel and shape the logarithm of how many times as long as the winner it takes."""
+        return [
+            {index: math.log(self._ratio(index, time_us)) for index, (time_us, _, _) in best.items()}
+            for best in self._best
+        ]
+
+    def covering(self, part: Sequence[int], ratio: float) -> dict[int, frozenset[int]]:
+        """Which kernels serve which shapes of a part at most so many times slower than the winner."""
+        wanted = set(part)
+        found = {
+            number: frozenset(
+                index for index, one in best.items() if index in wanted and self._ratio(index, one[0]) <= ratio
+            )
+            for number, best in enumerate(self._best)
+        }
+        return {number: shapes for number, shapes in found.items() if shapes}
+
+    def served(self, index: int, chosen: Sequence[int]) -> Served:
+        """What serves a shape best; the generic kernel if nothing that was chosen does."""
+        winner = self._known.winners[index]
+        able = [(self._best[number][index], number) for number in chosen if index in self._best[number]]
+        if able:
+            (time_us, runtime, measured), number = min(able, key=lambda item: (item[0][0], item[1]))
+            return Served(winner, self._kernels[number], runtime, time_us, measured)
+        kernel = generic(tuple(self._known.spaces.values()), winner.key.problem.signature)
+        if kernel is None:
+            raise NoValidConfiguration(f"no generic kernel serves {winner.key.problem.label}", hint="take more kernels")
+        return Served(winner, kernel, kernel.config.runtime, ABSENT * self._won(index), False, generic=True)
+
+    def _ratio(self, index: int, time_us: float) -> float:
+        return max(1.0, time_us / self._won(index))
+
+    def _won(self, index: int) -> float:
+        return self._known.winners[index].measurement.time_us or 1.0
+
+    def _of_part(self, members: Sequence[int]) -> Iterator[Kernel]:
+        """The winners' parameters for all alignments that the part's shapes have."""
+        device = self._known.winners[members[0]].key.device
+        signatures = dict.fromkeys(self._known.winners[index].key.problem.signature for index in members)
+        plain: dict[str, Config] = {}
+        for index in members:
+            config = self._known.winners[index].config
+            plain.setdefault(Config(config.family, config.parameters).identity, config)
+        for config in plain.values():
+            space = self._known.spaces[config.family]
+            yield from (on_device(space, config, signature, device.compute_capability) for signature in signatures)
+
+    def _time(self, kernel: Kernel, index: int) -> tuple[float, Runtime, bool] | None:
+        """The least time of the kernel on a shape, with the run-time choices, and whether it was measured."""
+        problem = self._known.winners[index].key.problem
+        device = known_device(self._known.winners[index].key.device)
+        found: list[tuple[float, Runtime, bool]] = []
+        for runtime, time_us in self._runtimes(kernel, index).items():
+            if launches_of(kernel, runtime, problem, device) is None:
+                continue
+            own = problem.signature == kernel.signature
+            if time_us is not None:
+                found.append((time_us if own else time_us * NARROW, runtime, own))
+            else:
+                costs = costs_of(
+                    self._known.cost_rules[kernel.config.family], names_of(kernel, runtime, problem, device)
+                )
+                point = nearest(self._points_of(kernel), costs)
+                us = expected_ps(point, costs, self._known.traffic[device.identity]) / 1e6
+                found.append((us if own else us * NARROW, runtime, False))
+        return min(found, key=lambda one: (not one[2], one[0]), default=None)  # what was measured goes before
+
+    def _runtimes(self, kernel: Kernel, index: int) -> dict[Runtime, float | None]:
+        """Run-time choices of the family's winners; with the time on the shape if the parameters were measured so."""
+        family = kernel.config.family
+        found: dict[Runtime, float | None] = {
+            best.config.runtime: None for best in self._known.winners if best.config.family == family
+        }
+        for identity, time_us in self._times[index].items():
+            config = self._known.configs[identity]
+            if config.family == family and config.parameters == kernel.config.parameters:
+                found[config.runtime] = time_us
+        return found
+
+    def _points_of(self, kernel: Kernel) -> list[Point]:
+        """Where the kernel's parameters were measured, in any layout of its formats."""
+        name = (kernel.config.family, kernel.config.parameters, kernel.signature.dtype)
+        if name not in self._points:
+            self._points[name] = list(self._measured(kernel))
+        return self._points[name]
+
+    def _measured(self, kernel: Kernel) -> Iterator[Point]:
+        config = kernel.config
+        for index, of_shape in enumerate(self._times):
+            problem = self._known.winners[index].key.problem
+            if problem.dtype != kernel.signature.dtype:
+                continue
+            for identity, time_us in of_shape.items():
+                measured = self._known.configs[identity]
+                if measured.family == config.family and measured.parameters == config.parameters:
+                    own = on_device(
+                        kernel.space,
+                        config,
+                        problem.signature,
+                        self._known.winners[index].key.device.compute_capability,
+                    )
+                    yield self._known.point(own, measured, problem, time_us, index)
+
+
+def _entry(served: Served) -> BestConfig:
+    """The winner of a shape as it is served: the table says what is launched."""
+    winner, kernel = served.winner, served.kernel
+    config = Config(kernel.config.family, kernel.config.parameters, served.runtime)
+    if config.identity == winner.config.identity:
+        return winner
+    launches = launches_of(kernel, served.runtime, winner.key.problem, known_device(winner.key.device))
+    assert launches is not None
+    return replace(
+        winner,
+        config=config,
+        measurement=Measurement("ok", served.time_us, predicted=not served.measured),
+        launches=launches[0],
+        workspace_bytes=launches[1],
+        ties=(),
+    )

@@ -1,0 +1,169 @@
+"""Few kernels for all tuned shapes: the fewest within a loss, the best of a number, told with what is not measured."""
+
+import itertools
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kt.cache.records import BestConfig, CacheKey, Measurement
+from kt.cache.store import Store
+from kt.cli.cache_entries import current_sources
+from kt.devices.catalog import modelled
+from kt.errors import NoValidConfiguration
+from kt.export.collect import collect_few
+from kt.export.covering import best_of, smallest_cover
+from kt.problems import Problem
+from kt.search_spaces.launch import resolve
+from kt.search_spaces.loader import builtin_spaces
+from kt.search_spaces.space import Config
+from kt.templates.render import render
+from kt.tuner.launched import launched_digest
+from kt.tuner.method import METHOD_LABEL
+
+Command = Callable[..., Any]
+SPACES = {space.family: space for space in builtin_spaces()}
+SIMT = SPACES["simt"]
+GPU = modelled("h200")
+H200 = GPU.identity
+
+
+def config(**choices: int | str) -> Config:
+    return SIMT.config({**SIMT.default, **choices})
+
+
+def winner(problem: Problem, chosen: Config, time_us: float) -> BestConfig:
+    key = CacheKey(problem, H200, "nvrtc 13.0 -std=c++17", METHOD_LABEL)
+    sources = {"simt": current_sources(None, ())["simt"]}
+    launches, workspace = resolve(SIMT, chosen, {**GPU.names(), **problem.names()})
+    measurement = Measurement("ok", time_us, samples=9)
+    return BestConfig(key, chosen, measurement, sources, launches, workspace, complete=True)
+
+
+def digest(problem: Problem, chosen: Config) -> str:
+    """Of what runs for a configuration today, as the cache names it."""
+    launches, workspace = resolve(SIMT, chosen, {**GPU.names(), **problem.names()})
+    return launched_digest(render(SIMT, chosen, problem.signature, GPU.arch).digest, launches, workspace)
+
+
+SMALL, WIDE = config(), config(tile_n=128, thread_n=8)
+SHAPES = [Problem(512, 512, 512), Problem(1024, 1024, 1024), Problem(2048, 2048, 2048)]
+
+
+def tuned() -> tuple[list[BestConfig], list[Any]]:
+    """Three shapes; two of them are served nearly as well by the first's kernel, as was measured."""
+    listed = [
+        winner(SHAPES[0], SMALL, 20.0),
+        winner(SHAPES[1], WIDE, 100.0),
+        winner(SHAPES[2], replace(WIDE, runtime=(("split_k", 1), ("raster_group", 4))), 700.0),
+    ]
+    other = [(listed[1], 102.0), (listed[2], 770.0)]
+    return listed, [(best.key, {SMALL: Measurement("ok", us, samples=5)}) for best, us in other]
+
+
+def test_the_smallest_cover_is_the_smallest() -> None:
+    """Against all subsets, on random families of sets."""
+    chooser = random.Random(2)
+    for _ in range(60):
+        sets = {number: frozenset(chooser.sample(range(9), chooser.randint(1, 5))) for number in range(8)}
+        everything = frozenset().union(*sets.values())
+        least = next(
+            size
+            for size in range(1, 9)
+            if any(frozenset().union(*(sets[one] for one in some)) == everything
+                   for some in itertools.combinations(sets, size))
+        )  # fmt: skip
+        found = smallest_cover(sets)
+        assert len(found) == least
+        assert frozenset().union(*(sets[one] for one in found)) == everything
+
+
+def test_the_best_of_a_number_is_near_the_best() -> None:
+    """Against all subsets: never better, and seldom more than a little worse."""
+    chooser = random.Random(3)
+    exact = 0
+    for _ in range(40):
+        costs = [{item: chooser.random() for item in range(8) if chooser.random() < 0.7} for _ in range(9)]
+        items = sorted({item for one in costs for item in one})
+
+        def total(some: Any, costs: Any = costs, items: Any = items) -> float:
+            return math.fsum(min([2.0, *(costs[one][item] for one in some if item in costs[one])]) for item in items)
+
+        found = best_of(costs, 3, 2.0)
+        least = min(total(some) for some in itertools.combinations(range(9), 3))
+        assert len(found) <= 3
+        assert least - 1e-9 <= total(found) <= 1.1 * least
+        exact += abs(total(found) - least) < 1e-9
+    assert exact >= 35
+
+
+def test_as_few_as_lose_no_more_than_asked() -> None:
+    """3% take two kernels, 15% one; the entries of the table are what is launched, with its time."""
+    listed, searches = tuned()
+    _, close = collect_few(listed, SPACES, searches, within=0.03)
+    assert (close.kernels, close.before) == (2, 2)
+    assert max(one.loss for one in close.served) <= 0.03
+    known, loose = collect_few(listed, SPACES, searches, within=0.15)
+    assert loose.kernels == 1
+    assert [one.measured for one in loose.served] == [True, True, True]
+    assert [one.time_us for one in loose.served] == [20.0, 102.0, 770.0]
+    assert {best.config.parameters for best in known.winners} == {SMALL.parameters}
+    assert known.winners[2].measurement.time_us == 770.0
+    assert known.winners[2].launches[0].grid == 32 * 32
+
+
+def test_at_most_a_number() -> None:
+    """One kernel: the one that loses least on the mean."""
+    listed, searches = tuned()
+    _, one = collect_few(listed, SPACES, searches, most=1)
+    assert one.kernels == 1
+    assert one.mean_loss == pytest.approx((1.02 * 1.1) ** (1 / 3) - 1)
+    with pytest.raises(NoValidConfiguration, match="no 1 kernels"):
+        collect_few(listed, SPACES, searches, most=1, within=0.03)
+
+
+def test_what_was_not_measured_is_said_to_be_expected() -> None:
+    """Without measurements elsewhere, times are carried over, and marked so; the table marks them too."""
+    listed, _ = tuned()
+    known, found = collect_few(listed, SPACES, most=1)
+    assert [one.measured for one in found.served].count(False) >= 1
+    marked = [best.measurement.predicted for best in known.winners]
+    assert marked == [not one.measured for one in found.served]
+
+
+def test_a_shape_that_nothing_chosen_can_run_gets_the_generic_kernel() -> None:
+    """Another layout, and one kernel only."""
+    listed = [winner(SHAPES[1], WIDE, 100.0), winner(Problem(512, 512, 512, layout="tt"), SMALL, 20.0)]
+    _, found = collect_few(listed, SPACES, most=1)
+    assert sorted(one.generic for one in found.served) == [False, True]
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_the_command_tells_what_few_kernels_lose(kt: Command, own_environment: Path, tmp_path: Path) -> None:
+    """Each shape, then all together; measurements come from the cache."""
+    listed, searches = tuned()
+    with Store.open(own_environment) as store:
+        for best in listed:
+            store.put_best(best)
+        for key, tried in searches:
+            for chosen, measurement in tried.items():
+                store.put_measurement(key, chosen, digest(key.problem, chosen), measurement)
+    header = tmp_path / "kt_gemm.cuh"
+    outcome = kt("export", "--header", "--max-kernels", "1", "-o", header)
+    assert outcome.code == 0, outcome.err
+    assert "fp32 nn 2048x2048x2048: kernel 1, 10.0% slower, measured" in outcome.err
+    assert "1 kernels in place of 2: 3.9% slower (geometric mean), at most 10.0%" in outcome.err
+    assert "expected" not in outcome.err
+    assert "cache does not have all" in outcome.err
+    assert header.read_text().count("Found::exact") > 0
+    whole = kt("export", "--header", "--within", "0%", "-q")
+    assert (whole.code, whole.err) == (0, "")
+    for wrong in (("--max-kernels", "0"), ("--within", "few"), ("--within", "3%", "--table-only")):
+        refused = kt("export", "--header", *wrong)
+        assert refused.code == 2
+        assert wrong[0].strip("-") in refused.err
+    assert kt("export", "--json", "--within", "3%").code == 2
