@@ -1,6 +1,6 @@
 """One winner as a program of its own: kernel, launches, operands, check and time in a single CUDA C++ file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from kt import __version__
 from kt.cache.key import key_digest
 from kt.cache.records import BestConfig
 from kt.devices.device import Device
+from kt.export.header import template
 from kt.export.literals import double_literal, int_literal, string_literal
 from kt.problems import Problem
 from kt.search_spaces.launch import resolve
@@ -52,18 +53,7 @@ def render_repro(
         "maps": any(launch.tensor_maps for launch in launches),
         "workspace_bytes": workspace,
     }
-    return {"repro.cu": _rendered("repro.cu.j2", context), "Makefile": _rendered("repro.mk.j2", context)}
-
-
-def _rendered(name: str, context: Mapping[str, Any]) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("kt.export", ""), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True, autoescape=False,
-    )  # fmt: skip
-    text: str = environment.get_template(name).render(context)
-    return text
+    return {"repro.cu": template("repro.cu.j2").render(context), "Makefile": template("repro.mk.j2").render(context)}
 
 
 def _names(best: BestConfig, device: Device) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class Chooser:
         return Choice(found, kernel.space, config, kernel.signature, *launches)
 
     def _contents_for(self, problem: Problem) -> Contents:
-        """What a header of this GPU's winners of the problem's formats and layout has."""
+        """What a header of this GPU's winners of the problem's formats has."""
         key = _group(problem)
         if key not in self._contents:
             from kt.export.collect import collect
@@ -147,4 +147,5 @@ class Chooser:
 
 
 def _group(problem: Problem) -> tuple[str, ...]:
-    return (problem.dtype, problem.accumulator, problem.out_dtype, problem.epilogue, problem.layout)
+    """What a header's kernels for a problem depend on: winners of all layouts, for its standard configurations do."""
+    return (problem.dtype, problem.accumulator, problem.out_dtype, problem.epilogue)

@@ -19,6 +19,7 @@ from kt.tuner.cuda import cupy, runtime
 if TYPE_CHECKING:
     from kt.problems import Problem
     from kt.runtime.plan import Plan
+    from kt.runtime.planner import Planner
 
 __all__ = ["calls", "gemm", "warmup"]
 
@@ -104,7 +105,7 @@ def _run(call: _Call, a: int, b: int, out: int, alpha: float, beta: float, c: An
 
 
 def _is_int(value: float) -> bool:
-    return value == int(value) and -(2**31) <= value < 2**31
+    return float(value).is_integer() and -(2**31) <= value < 2**31
 
 
 def _planned(call: _Call, stream: int) -> Plan | None:
@@ -124,9 +125,19 @@ def _planned(call: _Call, stream: int) -> Plan | None:
                 f"{problem.label} is new, and a graph is being captured: nothing can be loaded now",
                 hint="call kt.warmup([...]) or kt.gemm with such arrays once before",
             )
-        (plan,) = plans.plans([problem], call.on_miss)
+        (plan,) = _made(plans, [problem], call.on_miss)
     _plans[call] = plan
     return plan
+
+
+def _made(plans: Planner, problems: list[Problem], on_miss: OnMiss) -> list[Plan]:
+    """The plans; calls that have done with a stand-in for what is now tuned look again."""
+    made = plans.plans(problems, on_miss)
+    if on_miss == "tune":
+        for call, plan in list(_plans.items()):
+            if plan.found != "exact":
+                _plans.pop(call, None)
+    return made
 
 
 def _is_captured(stream: int) -> bool:
@@ -163,7 +174,7 @@ def warmup(
     problems = [standing_for(problem) for problem in _problems(shapes)]
     ordinal = int(runtime.getDevice()) if device is None else device
     with cupy.cuda.Device(ordinal):
-        plans = planner(ordinal).plans(problems, on_miss)
+        plans = _made(planner(ordinal), problems, on_miss)
     return sum(plan.found == "exact" for plan in plans)
 
 

@@ -43,10 +43,11 @@ class Plan:
     """
 
     def __init__(self, problem: Problem, found: str, candidate: Candidate, device: int) -> None:
-        self.problem, self.found, self._device = problem, found, device
+        self.problem, self.found = problem, found
         self.whole = problem.accumulator == "int32"
         with cupy.cuda.Device(device):
             self._loaded = LoadedCandidate(candidate)  # keeps the module
+            self._pool = _pool(device) if candidate.workspace_bytes else 0
         self._workspace_bytes = candidate.workspace_bytes
         maps = [[map_figures(one, problem) for one in launch.tensor_maps] for launch in candidate.launches]
         arguments = gemm_arguments(problem, dict.fromkeys(("a", "b", "c", "workspace"), 0), candidate.runtime).tobytes()
@@ -65,7 +66,7 @@ class Plan:
         if not self._workspace_bytes:
             self._enqueue(a, b, c, 0, alpha, beta, stream)
             return
-        workspace = runtime.mallocFromPoolAsync(self._workspace_bytes, _pool(self._device), stream)
+        workspace = runtime.mallocFromPoolAsync(self._workspace_bytes, self._pool, stream)
         try:
             self._enqueue(a, b, c, workspace, alpha, beta, stream)
         finally:
@@ -85,6 +86,8 @@ class _Own(threading.local):
     """What the launches of one thread are given: CUDA reads it while it takes a launch, without Python's lock."""
 
     def __init__(self, arguments: bytes, maps: Sequence[Sequence[MapFigures]]) -> None:
+        if driver.ctxGetCurrent() == 0:  # a thread that has done nothing with CUDA yet, as the driver sees it
+            runtime.memGetInfo()
         self.arguments = ctypes.create_string_buffer(arguments, len(arguments))
         of_launches = [[_Shown(figures) for figures in of_launch] for of_launch in maps]
         self.maps = [one for of_launch in of_launches for one in of_launch]

@@ -226,6 +226,20 @@ def test_threads(cupy: Any) -> None:
     assert kt.calls() == {"exact": 320}
 
 
+def test_a_thread_that_is_new_to_cuda(cupy: Any) -> None:
+    """It calls nothing but kt: the driver's launch finds a context all the same."""
+    a, b = numbers(128, 128), numbers(128, 128, seed=1)
+    pair, out = on_gpu(cupy, a, b), cupy.zeros((128, 128), np.float32)
+    kt.gemm(*pair, out)
+    out.fill(0)
+    cupy.cuda.runtime.deviceSynchronize()
+    thread = threading.Thread(target=kt.gemm, args=(*pair, out))
+    thread.start()
+    thread.join()
+    cupy.cuda.runtime.deviceSynchronize()
+    assert_equal(out.get(), a @ b)
+
+
 def test_tuning_on_a_miss(cupy: Any) -> None:
     """A shape is tuned when it is first met, and has a winner from then on."""
     a, b = numbers(40, 24), numbers(24, 56, seed=1)
