@@ -30,19 +30,10 @@ __all__ = ["Candidates", "nothing_valid"]
 
 # Parameters that decide how the problem is cut up; candidates that agree in them differ in details only. A tile is cut
 # into those of threads or of warps: `warp_m` beside `thread_m` is another thing, the arrangement of a warp's threads.
-STRUCTURE: tuple[str, ...] = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", "pack_a", "pack_b")
+STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", "pack_a", "pack_b")
 STRUCTURE_OF_WARPS = ("tile_m", "tile_n", "warp_m", "warp_n", "split_k", "stream_k", "pack_a", "pack_b")
-STRUCTURE_OF_GROUPS = (
-    "tile_m",
-    "tile_n",
-    "consumers",
-    "schedule",
-    "cluster_k",
-    "split_k",
-    "stream_k",
-    "pack_a",
-    "pack_b",
-)
+STRUCTURE_OF_GROUPS = ("tile_m", "tile_n", "consumers", "schedule", "split_k", "stream_k", "pack_a", "pack_b")
+STRUCTURE_OF_STREAMS = ("form", "tile_s", "lane_rows", "warps_l", "warps_k", "cluster_k", "split_k")
 COMPLETIONS = 3  # of one start
 MOST_CAUSES = 3  # why nothing is valid, besides what took the rest
 SAMPLE = 60_000  # candidates of a family that the model is asked about at first; it takes 40 ms for as many
@@ -162,9 +153,7 @@ class Candidates:
         found = self.enumerations[family]
         choices = self._choices(family, rows)
         offered = _offered(found.space)
-        structure = STRUCTURE_OF_WARPS if "warp_n" in offered else STRUCTURE
-        structure = STRUCTURE_OF_GROUPS if "consumers" in offered else structure
-        shared = [name for name in structure if name in offered] or list(offered)
+        shared = [name for name in _structure(offered) if name in offered] or list(offered)
         digits = [_positions(choices[name], values) for name, values in offered.items()]
         return Landscape(
             rows + int(self._starts[family]),
@@ -234,6 +223,12 @@ def nothing_valid(candidates: Candidates) -> str:
         for row in shown
     )
     return f"none of {total} configurations is valid: {causes}"
+
+
+def _structure(offered: Mapping[str, tuple[Value, ...]]) -> tuple[str, ...]:
+    """What decides how the problem is cut up, by the parameter that tells the kind of tiles, as in the model."""
+    kinds = (("consumers", STRUCTURE_OF_GROUPS), ("streamed", STRUCTURE_OF_STREAMS), ("warp_n", STRUCTURE_OF_WARPS))
+    return next((structure for name, structure in kinds if name in offered), STRUCTURE)
 
 
 def _offered(space: SearchSpace) -> dict[str, tuple[Value, ...]]:

@@ -19,8 +19,8 @@ occupancy and by wave quantisation (NVIDIA, "Matrix multiplication background us
 The constants below were fitted to measured times of `simt`, fp32, on an H200 (docs/how-a-winner-is-found.md says how
 well they fit). Every argument is an array over configurations. A quantity that a family does not have takes a neutral
 value, so the model serves any family with `tile_m`, `tile_n` and `tile_k`. A family whose space names `warp_n` has
-tensor cores multiply the tiles of warps, one that names `consumers` those of warpgroups (group_tiles.py), any other has
-threads multiply theirs.
+tensor cores multiply the tiles of warps, one that names `consumers` those of warpgroups (group_tiles.py), one that
+names `streamed` has an operand pass through warps (stream_tiles.py), any other has threads multiply theirs.
 """
 
 from collections.abc import Mapping
@@ -34,6 +34,7 @@ from kt.devices.roofline import floor_us
 from kt.problems import Problem
 from kt.tuner.group_tiles import GroupTiles
 from kt.tuner.occupancy import occupancy, registers_for
+from kt.tuner.stream_tiles import StreamTiles
 from kt.tuner.thread_tiles import ThreadTiles
 from kt.tuner.tiles import SCHEDULERS, Columns, Demand, Numbers, Tiles, as_numbers
 from kt.tuner.warp_tiles import WarpTiles
@@ -54,10 +55,9 @@ _WRITE_BYTES = 20.0  # of a tile that one multiprocessor writes per clock while 
 _SKEW = 0.026  # part of its work by which a block is delayed for each doubling of the warps that meet at its barriers
 _SHORT_RUNS = 0.15  # device memory's loss for each further part in which a line of a turned tile is read
 _UNITS_POWER = 8.0  # overlap of issue slots and shared memory: nearly the longer of the two
-_MEMORY_POWER = 1.8  # overlap of compute and device memory: two equal times take 1.47 times one
 _ROUND_TRIP_US = 0.3  # of dependent loads in the reduction of split-K
 _SLICES_RATE = 0.75  # part of the bandwidth at which slices are read
-_PARKING = 1.5  # endings of a block by which a stream-K kernel ends later: tiles parked, awaited and added
+_PARKING = 1.5  # endings of a block by which a stream-K kernel ends later: a tile parked, awaited and added
 
 
 def predict_us(
@@ -90,8 +90,8 @@ def order_us(
     with np.errstate(divide="ignore", invalid="ignore"):
         compute = _compute_us(tiles, device, resident) * (1.0 + 0.05 * spilled)
         memory = _memory_bytes(tiles, device, resident) / device.bandwidth * 1e6
-        busy = np.maximum(_overlap(compute, memory, _MEMORY_POWER), _l2_us(tiles, device))
-        total = _LAUNCH_US + busy + _reduction_us(tiles, device) + _packing_us(tiles, device)
+        busy = np.maximum(_overlap(compute, memory, tiles.memory_power), _l2_us(tiles, device))
+        total = _LAUNCH_US - tiles.head_start_us + busy + _reduction_us(tiles, device) + _packing_us(tiles, device)
     return np.where(resident >= 1, total, np.inf)
 
 
@@ -105,6 +105,8 @@ def lay_out(problem: Problem, columns: Mapping[str, Any]) -> Tiles:
     laid_out = Columns(columns)
     if "consumers" in columns:
         return GroupTiles.lay_out(problem, laid_out)
+    if "streamed" in columns:
+        return StreamTiles.lay_out(problem, laid_out)
     return (WarpTiles if "warp_n" in columns else ThreadTiles).lay_out(problem, laid_out)
 
 
@@ -120,7 +122,8 @@ def _compute_us(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     cycles = tiles.steps * (full * whole + last) + ends * (full / resident + 1)
     shared = tiles.grid / (device.sm_count * tiles.min_blocks)  # tiles for each of stream-K's blocks
     turns = np.ceil(tiles.min_blocks / resident)  # if not all of these fit at once
-    even = turns * np.ceil(shared * tiles.steps) * whole + ends * (shared / tiles.min_blocks + 1 + _PARKING)
+    parked = _PARKING * np.maximum(1.0, 1 / shared)  # of a tile that many share, one piece after the other
+    even = turns * np.ceil(shared * tiles.steps) * whole + ends * (shared / tiles.min_blocks + 1 + parked)
     return np.where(tiles.stream_k > 0, even, cycles) / device.clock_hz * 1e6
 
 
@@ -128,7 +131,7 @@ def _step_cycles(tiles: Tiles, demand: Demand, resident: Numbers) -> Numbers:
     """Cycles in which a multiprocessor takes each of its `resident` blocks one step further."""
     even = resident * tiles.warps / SCHEDULERS
     busiest = np.ceil(even)  # warps of the scheduler with the most
-    delayed = 1 + demand.stall / busiest + _SKEW * np.log2(tiles.warps)
+    delayed = 1 + demand.stall / busiest + _SKEW * np.log2(tiles.meeting_warps)
     work = _overlap(resident * demand.issued * busiest / even * delayed, resident * demand.moved, _UNITS_POWER)
     return np.maximum(np.maximum(work, demand.chained), _LATENCY / (tiles.stages - 1))
 

@@ -20,6 +20,7 @@ __all__ = ["Columns", "Demand", "Numbers", "Tiles", "as_numbers", "common", "cou
 Numbers = npt.NDArray[np.float64]
 WIDE_BYTES = 16  # of the widest copy of one thread
 SCHEDULERS = 4  # of one multiprocessor, each issuing one warp instruction a clock
+_MEMORY_POWER = 1.8
 SMEM_BYTES = 128  # shared-memory bytes of one multiprocessor per clock, broadcast or not (ncu: docs/perf-log.md)
 
 
@@ -88,6 +89,11 @@ class Tiles(ABC):
         """Of one result as a block writes it."""
 
     @property
+    def memory_power(self) -> float:
+        """Overlap of compute and device memory, fitted: two equal times take 1.47 times one."""
+        return _MEMORY_POWER
+
+    @property
     def pack_launches(self) -> Numbers:
         """Kernels that copy operands first: one for both."""
         return np.maximum(self.pack_a, self.pack_b)
@@ -96,6 +102,16 @@ class Tiles(ABC):
     def persistent(self) -> bool:
         """Whether no more than `min_blocks` blocks of a multiprocessor are launched, which go from tile to tile."""
         return False
+
+    @property
+    def meeting_warps(self) -> Numbers:
+        """Warps that wait for each other in every step."""
+        return self.warps
+
+    @property
+    def head_start_us(self) -> float:
+        """By how much sooner a block begins and ends than those that the constants of the model were fitted to."""
+        return 0.0
 
     @property
     def fetched_rows(self) -> Numbers:

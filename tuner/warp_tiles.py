@@ -124,7 +124,7 @@ class WarpTiles(Tiles):
     def _conversions(self, device: Device) -> float:
         """Instructions for each register of a fragment before it is multiplied."""
         if self.problem.dtype == "tf32":
-            return 2.0  # rounded, at half the rate of other instructions
+            return 1.0 if device.compute_capability >= (9, 0) else 2.0  # rounded
         if self.problem.dtype.startswith("fp8") and (9, 0) <= device.compute_capability < (12, 0):
             return 4.0  # widened to fp16
         across = (self.problem.layout[0] == "t") + (self.problem.layout[1] == "n")  # operands not contiguous along k

@@ -109,22 +109,6 @@ def test_slices_of_k(formats: Formats, checks: FamilyChecks) -> None:
 
 
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
-def test_slices_of_k_within_clusters(formats: Formats, checks: FamilyChecks) -> None:
-    """Slices that are longer by a step, C by TMA and by rows, and blocks of a cluster that share copies as well."""
-    problems = [
-        formats.problem(33, 130, 1031, "nn", beta=1.0), formats.problem(264, 136, 4096, "nt"),
-        formats.problem(200, 300, 1120, "tn", batch=2), formats.problem(300, 333, 600, "tt", alpha=2.0),
-    ]  # fmt: skip
-    choices: list[dict[str, Value]] = [
-        {"cluster_k": 2}, {"cluster_k": 4}, {"cluster_k": 8}, {"cluster_k": 4, "cluster_m": 2},
-    ]  # fmt: skip
-    for choice in choices:
-        sliced = list(cases(checks, problems, 3, choice))
-        assert sliced, f"{choice} is valid for some"
-        checks.check(sliced)
-
-
-@pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_steps_shared_among_blocks(formats: Formats, checks: FamilyChecks) -> None:
     """Stream-K: fewer tiles than blocks, a little more than one round, and several rounds; batches; odd rows of C."""
     problems = [
@@ -147,6 +131,49 @@ def test_clusters_and_schedules(dtype: str, choice: dict[str, Value], checks: Fa
     sizes = [(4096, 2048, 512), (2113, 3333, 264), (129, 257, 1024)]
     problems = [Problem(m, n, k, dtype, layout) for (m, n, k), layout in zip(sizes, LAYOUTS[1:], strict=True)]
     checks.check(cases(checks, problems, 6, choice))
+
+
+REGISTERS: list[tuple[str, dict[str, Value]]] = [
+    ("tt", {"pack_a": 0}), ("nn", {"pack_b": 0}),
+    ("tn", {"pack_a": 0, "pack_b": 1}), ("tn", {"pack_a": 1, "pack_b": 0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layout", "packed"), REGISTERS, ids=str)
+def test_rows_from_registers(layout: str, packed: dict[str, Value], checks: FamilyChecks) -> None:
+    """tf32 operands that lie along mn, of either role: every schedule, ragged edges, rows of C of any alignment."""
+
+    def problem(m: int, n: int, k: int, beyond: int, **more: Any) -> Problem:
+        """As ragged as rows of whole 16 bytes allow; rows of C have `beyond` elements more."""
+        m, n = m - 3 * (layout[0] == "n"), n - 3 * (layout[1] == "t")
+        k = k - 3 * (layout == "tn")
+        lda, ldb = {"n": k, "t": m}[layout[0]] + 4, {"n": n, "t": k}[layout[1]] + 4
+        return Problem(m, n, k, "tf32", layout, lda=lda, ldb=ldb, ldc=n + beyond, **more)
+
+    problems = [
+        problem(512, 768, 384, 4), problem(304, 336, 204, 2, beta=1.0), problem(132, 260, 1024, 1),
+        problem(36, 68, 32, 3, alpha=2.0, beta=-1.0), problem(72, 100, 4, 0),
+    ]  # fmt: skip
+    choices: list[dict[str, Value]] = [
+        {}, {"schedule": "pingpong"}, {"consumers": 3}, {"min_blocks": 2}, {"cluster_m": 2}, {"cluster_n": 2},
+        {"tile_k_bytes": 256}, {"consumers": 1},
+    ]  # fmt: skip
+    for choice in choices:
+        chosen = list(cases(checks, problems, 2, {**packed, **choice}))
+        assert chosen, f"{choice} is valid for some"
+        checks.check(chosen)
+
+
+@pytest.mark.parametrize(("layout", "packed"), REGISTERS, ids=str)
+def test_rows_from_registers_of_many_tiles(layout: str, packed: dict[str, Value], checks: FamilyChecks) -> None:
+    """Several tiles for each block, steps shared among blocks, batches."""
+    problems = [
+        Problem(2052, 2308, 528, "tf32", layout), Problem(3004, 4100, 212, "tf32", layout, ldc=4101, beta=1.0),
+        Problem(640, 520, 1040, "tf32", layout, batch=3),
+    ]  # fmt: skip
+    choices: list[dict[str, Value]] = [{"stream_k": 1}, {"stream_k": 0}, {"schedule": "pingpong"}]
+    for choice in choices:
+        checks.check(cases(checks, problems, 4, {**packed, **choice}))
 
 
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
@@ -183,13 +210,7 @@ def test_more_than_two_to_the_31_elements(checks: FamilyChecks) -> None:
 
 @pytest.mark.parametrize(
     "choice",
-    [
-        {"cluster_m": 2, "stream_k": 1},
-        {"cluster_n": 2, "schedule": "pingpong"},
-        {"split_k": 3},
-        {"cluster_k": 2},
-        {"consumers": 3},
-    ],
+    [{"cluster_m": 2, "stream_k": 1}, {"cluster_n": 2, "schedule": "pingpong"}, {"split_k": 3}, {"consumers": 3}],
     ids=str,
 )
 def test_a_thousand_launches_in_a_row_end(choice: dict[str, Value], checks: FamilyChecks) -> None:

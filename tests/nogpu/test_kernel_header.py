@@ -95,6 +95,7 @@ def winners() -> list[BestConfig]:
     bytes_ = Problem(2048, 2048, 2048, "int8", "tn")
     plain, batched = Problem(1000, 1000, 1000), Problem(640, 640, 640, batch=7)
     thin = Problem(1, 6144, 4096, "fp32", "nt")
+    decode, tall = Problem(8, 96, 5120, "bf16", "nt"), Problem(802816, 64, 147, "bf16", "nt")
     chosen: list[tuple[Problem, Config]] = [
         (wide, configured("wgmma", wide, cluster_m=2, tile_n=256, stages=4)),
         (odd, configured("wgmma", odd, pack_a=1, pack_b=1)),
@@ -106,6 +107,9 @@ def winners() -> list[BestConfig]:
         (plain, configured("simt", plain)),
         (batched, configured("simt", batched, split_k=2)),
         (thin, configured("simt", thin, split_k=8)),
+        (thin, configured("skinny", thin, tile_s=1, split_k=2)),
+        (decode, configured("skinny", decode, lane_rows=2, warps_l=1, chunks=2, cluster_k=8)),
+        (tall, configured("skinny", tall, form="stretch", streamed="a", tile_s=64, warps_l=4, warps_k=1, stages=2)),
     ]
     return [winner(problem, config, 100.0 + i) for i, (problem, config) in enumerate(chosen)]
 

@@ -10,6 +10,9 @@ from kt.problems import DTYPES, LAYOUTS, Problem
 from kt.search_spaces.launch import violated
 from kt.search_spaces.space import Config
 from kt.tuner.messages import Binary
+from kt.tuner.nvrtc import Nvrtc, load_builtins
+from kt.tuner.ptxas_log import read_log
+from kt.tuner.toolchain import toolchain
 from support.covering import Covering
 from support.family_compiles import builtin, compile_all, covering, device_of, job, valid
 from support.problems import Formats, every_alignment, formats_of, misaligned_bases, ragged
@@ -99,6 +102,23 @@ def test_the_default_is_valid_everywhere(device: Device) -> None:
 def test_the_space_stays_small_enough_to_be_searched_for_every_shape(dtype: str) -> None:
     """Enumeration and model take their time for each shape: well under a second for as many."""
     assert len(valid(SPACE, Problem(*LARGE, dtype), device_of("sm_90a"))) < 200_000
+
+
+@pytest.mark.parametrize("warp_m", SPACE.parameters["warp_m"])
+def test_fragments_of_every_warp_tile_stay_in_registers(warp_m: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index that the compiler does not see through puts them into local memory, and that is no spill."""
+    monkeypatch.setenv("CUDA_CACHE_DISABLE", "1")  # a cached compilation has no log
+    tools = toolchain()
+    load_builtins(tools.library)
+    for turn, warp_n in enumerate(SPACE.parameters["warp_n"]):
+        formats = MAIN[(turn + int(warp_m) // 16) % len(MAIN)]
+        choices = {"tile_m": 2 * int(warp_m), "tile_n": 2 * int(warp_n), "warp_m": warp_m, "warp_n": warp_n}
+        config = SPACE.config({**SPACE.default, **choices})
+        problem = formats.problem(*LARGE, LAYOUTS[turn % 4])
+        compilation = job(SPACE, config, problem, "sm_90a")
+        options = ("--gpu-architecture=sm_90a", *compilation.options)
+        kernel = read_log(Nvrtc(tools.library).compile(compilation.source, options).log).kernels["kt_gemm"]
+        assert kernel.stack_bytes == 0 or kernel.spill_bytes > 0, f"{problem.label}: {config.label}"
 
 
 def targets(formats: Formats) -> tuple[str, ...]:

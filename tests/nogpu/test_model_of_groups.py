@@ -16,6 +16,7 @@ from support.family_compiles import builtin
 SPACE = builtin("wgmma")
 H200 = modelled("h200")
 LARGE = Problem(8192, 8192, 8192, "bf16", "nt")
+SMALL = {"tile_m": 64, "consumers": 1, "threads": 256}
 
 
 def us(problem: Problem, **choices: Any) -> float:
@@ -35,18 +36,21 @@ def test_a_space_that_names_consumers_has_warpgroups_multiply() -> None:
 @pytest.mark.parametrize(
     ("problem", "choices", "measured"),
     [
-        (LARGE, {}, 1608.0),
-        (Problem(4096, 4096, 4096, "bf16"), {}, 199.6),
-        (Problem(4096, 4096, 4096, "bf16"), {"tile_n": 128, "stages": 6, "schedule": "pingpong"}, 179.9),
-        (Problem(2048, 4096, 8192, "bf16", "nt"), {}, 173.4),
-        (Problem(2048, 2048, 2048, "fp16"), {}, 25.4),
+        (LARGE, {"cluster_m": 2}, 1350.0),
+        (Problem(4096, 4096, 4096, "bf16"), {"cluster_m": 2}, 172.7),
+        (Problem(4096, 4096, 4096, "bf16"), {"tile_n": 128, "stages": 6, "schedule": "pingpong"}, 175.8),
+        (Problem(2048, 4096, 8192, "bf16", "nt"), {"cluster_n": 2}, 173.1),
+        (Problem(2048, 2048, 2048, "bf16"), {"cluster_m": 2}, 24.4),
+        (Problem(1024, 1024, 1024, "bf16"), {**SMALL, "tile_n": 128, "stages": 8}, 5.9),
+        (Problem(1024, 1024, 1024, "bf16"), {"tile_n": 128, "stages": 6}, 8.05),
+        (Problem(512, 512, 512, "bf16"), {**SMALL, "tile_n": 64, "tile_k": 128, "stages": 6}, 3.39),
+        (Problem(256, 256, 256, "bf16"), {**SMALL, "tile_n": 16, "tile_k": 128, "stages": 8}, 2.72),
+        (Problem(64, 7168, 8192, "bf16", "nt"), {**SMALL, "tile_n": 64, "tile_k": 128, "stages": 6}, 32.0),
     ],
 )
-def test_predictions_are_near_the_first_measurements(
-    problem: Problem, choices: dict[str, Any], measured: float
-) -> None:
-    """Within a third, on an H200; nothing was fitted."""
-    assert measured / 1.33 < us(problem, **choices) < measured * 1.33
+def test_predictions_are_near_measurements(problem: Problem, choices: dict[str, Any], measured: float) -> None:
+    """Within a sixth, on an H200."""
+    assert measured / 1.17 < us(problem, **choices) < measured * 1.17
 
 
 def test_what_was_seen_to_matter_matters() -> None:
@@ -64,3 +68,11 @@ def test_every_candidate_of_the_space_has_a_time() -> None:
     assert np.isfinite(landscape.predicted).all()
     assert landscape.predicted.min() >= floor_us(problem, H200) / 1.5
     assert set(STRUCTURE_OF_GROUPS) <= SPACE.parameters.keys() | SPACE.runtime.keys()
+
+
+def test_rows_from_registers_are_columns_of_c_where_those_are_of_b() -> None:
+    """So it is of C's columns that a consumer had better have few: 256 x 128 tiles."""
+    problem = Problem(8192, 8192, 8192, "tf32", "nn")
+    wide, tall = {"tile_m": 128, "tile_n": 256}, {"tile_m": 256, "tile_n": 128}
+    assert us(problem, **tall, registers_b=1, tile_k=32) <= us(problem, **wide, registers_b=1, tile_k=32)
+    assert us(problem, **tall, registers_b=1, tile_k=32) < us(problem, **tall, pack_b=1, tile_k=32)

@@ -129,11 +129,18 @@ def test_the_built_in_family_has_starts_and_none_twice() -> None:
 
 @pytest.mark.parametrize(("space", "start"), builtin_starts(), ids=lambda value: getattr(value, "family", None))
 def test_every_built_in_start_is_valid_somewhere(space: SearchSpace, start: Start) -> None:
-    """On an H200, for problems with as few rows and columns as its tile, or many: else the row has a slip."""
+    """On an H200, for problems with as few rows and columns as its tile, or many, or skinny; else it is a slip."""
     narrow = replace(space, parameters=_only(space.parameters, start), runtime=_only(space.runtime, start))
     rows, columns = int(start.get("tile_m", 4096)), int(start.get("tile_n", 4096))
-    extents = ((rows, columns), (rows, 4096), (4096, 4096))
-    problems = [Problem(m, n, 4096, space.dtypes[0]) for m, n in extents]
+    extents = (
+        (rows, columns, 4096),
+        (rows, 4096, 4096),
+        (4096, 4096, 4096),
+        (8, 8192, 4096),
+        (8, 8192, 64),
+        (8, 96, 8192),
+    )
+    problems = [Problem(m, n, k, space.dtypes[0]) for m, n, k in extents]
     assert any(len(enumerate_space(narrow, {**H200.names(), **problem.names()})) for problem in problems)
 
 

@@ -50,7 +50,6 @@ class Shape:
     ping_pong: bool = False
     cluster_m: int = 1
     cluster_n: int = 1
-    cluster_k: int = 1
     feeders: int = 0  # threads that copy B in place of TMA
     tiles: tuple[int, ...] = (5, 5, 5)
 
@@ -62,11 +61,6 @@ class Shape:
     @property
     def sharers(self) -> int:
         return 1 if self.ping_pong else self.consumers
-
-    @property
-    def together(self) -> int:
-        """Blocks that share copies; others of the cluster slice k."""
-        return self.cluster_m * self.cluster_n
 
     @property
     def peers(self) -> int:
@@ -86,11 +80,7 @@ class Block:
     tiles: list[int] = field(default_factory=lambda: [0] * TILES_AHEAD)
     memory: list[dict[tuple[str, int], tuple[int, int]]] = field(default_factory=list)
     multiplied: list[tuple[int, int, int]] = field(default_factory=list)
-    ready: Barrier = field(default_factory=lambda: Barrier(0))
-    arrived: Barrier = field(default_factory=lambda: Barrier(1))
-    multiplying: int = 0
-    received: list[tuple[int, int]] = field(default_factory=list)
-    ended: int = 0
+    ended: int = 0  # of its warps
 
     def __post_init__(self) -> None:
         shape = self.shape
@@ -100,9 +90,6 @@ class Block:
         self.told = [Barrier(1) for _ in range(TILES_AHEAD)]
         self.known = [Barrier(4 * shape.consumers) for _ in range(TILES_AHEAD)]
         self.memory = [{} for _ in range(shape.stages)]
-        self.ready = Barrier(4 * shape.consumers * shape.cluster_k)
-        self.arrived.arrive(shape.cluster_k * shape.consumers)
-        self.multiplying = shape.consumers
 
 
 class Ring:
@@ -128,7 +115,7 @@ class Cluster:
     def __init__(self, shape: Shape, seed: int) -> None:
         self.shape = shape
         self.random = random.Random(seed)
-        self.blocks = [Block(shape) for _ in range(shape.together * shape.cluster_k)]
+        self.blocks = [Block(shape) for _ in range(shape.cluster_m * shape.cluster_n)]
         self.under_way: list[Callable[[], None]] = []
         self.running: list[tuple[Iterator[Condition], Condition]] = []
         for rank in range(len(self.blocks)):
@@ -166,10 +153,9 @@ class Cluster:
 
     def producer(self, rank: int) -> Iterator[Condition]:
         shape, block, ring = self.shape, self.blocks[rank], Ring(self.shape.stages)
-        first = rank // shape.together * shape.together
-        rank_m, rank_n = rank % shape.together % shape.cluster_m, rank % shape.together // shape.cluster_m
-        same_rows = [first + rank_m + i * shape.cluster_m for i in range(shape.cluster_n)]
-        same_columns = [first + rank_n * shape.cluster_m + i for i in range(shape.cluster_m)]
+        rank_m, rank_n = rank % shape.cluster_m, rank // shape.cluster_m
+        same_rows = [rank_m + i * shape.cluster_m for i in range(shape.cluster_n)]
+        same_columns = [rank_n * shape.cluster_m + i for i in range(shape.cluster_m)]
         places = Ring(TILES_AHEAD)
 
         def tell(steps: int) -> Iterator[Condition]:
@@ -193,7 +179,7 @@ class Cluster:
                 ring.advance()
             if steps == 1:
                 yield from tell(steps)
-        if shape.together > 1:
+        if len(self.blocks) > 1:
             for _ in range(shape.stages):
                 yield block.empty[ring.stage].over(ring.phase ^ 1)
                 ring.advance()
@@ -254,35 +240,7 @@ class Cluster:
             if steps:
                 self._check(block, before, (number, steps - 1))
                 self._give_back(rank, before)
-            if shape.cluster_k > 1:
-                yield from self._exchange(rank, consumer)
             yield lambda: True  # writes C
-
-    def _exchange(self, rank: int, consumer: int) -> Iterator[Condition]:
-        """A consumer sends each part of its sums to the block that writes it, once nobody reads a stage any more."""
-        shape, block = self.shape, self.blocks[rank]
-        block.multiplying -= 1
-        slices = [rank % shape.together + i * shape.together for i in range(shape.cluster_k)]
-        for target in slices * 4:
-            self.under_way.append(partial(self._say_ready, target))
-            yield lambda: True
-        yield block.ready.over(0)
-        for target in slices:
-            self.under_way.append(partial(self._deliver, target, rank, consumer))
-        yield block.arrived.over(0)
-        assert sorted(block.received) == sorted((source, one) for source in slices for one in range(shape.consumers))
-
-    def _say_ready(self, target: int) -> None:
-        self.alive(target).ready.arrive()
-
-    def _signal(self, target: int, stage: int) -> None:
-        self.alive(target).empty[stage].arrive()
-
-    def _deliver(self, target: int, source: int, consumer: int) -> None:
-        block = self.alive(target)
-        assert block.multiplying == 0, "a stage is overwritten while it is read"
-        block.received.append((source, consumer))
-        block.arrived.count(1)
 
     def _know(self, block: Block, place: int) -> Iterator[Condition]:
         for _ in range(4):
@@ -296,17 +254,19 @@ class Cluster:
 
     def _give_back(self, rank: int, stage: int) -> None:
         shape = self.shape
-        if shape.together == 1:
+        if shape.peers == 1:
             self.blocks[rank].empty[stage].arrive()
             return
         rank_m = rank % shape.cluster_m
-        first = rank // shape.together * shape.together
         for warp in range(shape.peers):
             if warp < shape.cluster_n:
-                target = first + rank_m + warp * shape.cluster_m
+                target = rank_m + warp * shape.cluster_m
             else:
                 target = rank - rank_m + (rank_m + warp - shape.cluster_n + 1) % shape.cluster_m
             self.under_way.append(partial(self._signal, target, stage))
+
+    def _signal(self, target: int, stage: int) -> None:
+        self.alive(target).empty[stage].arrive()
 
 
 SHAPES = [
@@ -327,11 +287,6 @@ SHAPES = [
     Shape(4, 2, feeders=4, tiles=(4, 1, 0, 6)),
     Shape(2, 1, feeders=3),
     Shape(5, 2, ping_pong=True, feeders=4, tiles=(1, 7, 0, 2, 3)),
-    Shape(4, 1, cluster_k=2, tiles=(9,)),
-    Shape(3, 2, cluster_k=4, tiles=(2,)),
-    Shape(2, 3, cluster_k=8, tiles=(0,)),
-    Shape(4, 2, cluster_m=2, cluster_k=4, tiles=(6,)),
-    Shape(3, 1, cluster_n=2, cluster_k=2, tiles=(5,)),
 ]
 
 

@@ -68,21 +68,19 @@ class Walker:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def walk(
-        self, cluster: tuple[int, int] | tuple[int, int, int], grid: int, *, m: int, n: int, k: int, **more: int
-    ) -> list[Piece]:
+    def walk(self, cluster: tuple[int, int], grid: int, *, m: int, n: int, k: int, **more: int) -> list[Piece]:
         values = {"batch": 1, "split_k": 1, "raster_group": 1, "stream_k": 0, **more}
         order = ("batch", "split_k", "raster_group", "stream_k")
-        program = self._program((*cluster, 1)[:3])
+        program = self._program(cluster)
         numbers = [m, n, k, *(values[name] for name in order), grid]
         output = subprocess.run([program, *map(str, numbers)], check=True, capture_output=True, text=True).stdout
         return [Piece(*map(int, line.split())) for line in output.splitlines()]
 
-    def _program(self, cluster: tuple[int, ...]) -> Path:
-        program = self._folder / f"walk{'x'.join(map(str, cluster))}"
+    def _program(self, cluster: tuple[int, int]) -> Path:
+        program = self._folder / f"walk{cluster[0]}x{cluster[1]}"
         if not program.exists():
             headers = "".join((INCLUDE / name).read_text() for name in ("common.cuh", "kernels/wgmma_walk.cuh"))
-            using = f"using Walk = kt::WgmmaWalk<128, 64, 32, {cluster[0]}, {cluster[1]}, {cluster[2]}>;"
+            using = f"using Walk = kt::WgmmaWalk<128, 64, 32, {cluster[0]}, {cluster[1]}>;"
             source = program.with_suffix(".cpp")
             source.write_text(SHIM + headers + using + MAIN)
             subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-o", program, source], check=True)
@@ -152,26 +150,6 @@ def test_every_slice_is_written(walker: Walker) -> None:
     assert Counter((one.m, one.n, one.slice) for one in pieces) == Counter(
         (m, n, part) for m in (0, 128, 256) for n in (0, 64, 128, 192) for part in range(5)
     )
-
-
-@pytest.mark.parametrize("cluster", [(1, 1, 2), (1, 1, 8), (2, 1, 4), (1, 2, 2)])
-@pytest.mark.parametrize("k", [1024, 1000, 300, 260])
-def test_the_blocks_of_a_cluster_slice_k(walker: Walker, cluster: tuple[int, int, int], k: int) -> None:
-    """Each has one tile, and as many steps of it as others but for one; blocks that share copies have the same ones."""
-    m, n, tiles = 500, 300, cluster[0] * cluster[1]
-    size = tiles * cluster[2]
-    clusters = -(-m // (128 * cluster[0])) * -(-n // (64 * cluster[1]))
-    pieces = walker.walk(cluster, clusters * size, m=m, n=n, k=k, raster_group=2)
-    assert [one.block for one in pieces] == list(range(clusters * size))
-    assert all(one.slice == 0 and one.ends and one.first_block == one.block for one in pieces)
-    for first in range(0, clusters * size, size):
-        slices = [pieces[first + at : first + at + tiles] for at in range(0, size, tiles)]
-        assert all([one.tile for one in part] == [one.tile for one in slices[0]] for part in slices)
-        assert all(len({(one.first_step, one.steps) for one in part}) == 1 for part in slices)
-        covered = [step for part in slices for step in range(part[0].first_step, part[0].first_step + part[0].steps)]
-        assert covered == list(range(up(k, 32) // 32))
-        assert max(part[0].steps for part in slices) - min(part[0].steps for part in slices) <= 1
-    assert {one.tile for one in pieces} >= {(m_, n_, 0) for m_ in range(0, m, 128) for n_ in range(0, n, 64)}
 
 
 STREAMED = [one for one in PROBLEMS if one[2].get("stream_k")]

@@ -55,9 +55,9 @@ struct MmaForm : PlainSums<TAcc> {
   static constexpr int kMultiplications = kWidened ? 2 : 1;
   static constexpr Format kMultiplied = kWidened ? Format::kFp16 : FORMAT;
   static constexpr int kDepthBytes = kDoubles ? 64 : 32;
-  // Whether the next fragments are read while the present ones multiply. fp64 multiplies so long that other warps fill
-  // the pause, and its sums need the registers.
-  static constexpr bool kAhead = !kDoubles;
+  // The next fragments are read while the present ones multiply. Of fp64, whose instructions are long and whose sums
+  // need the registers, only the next strip of A is there, and B's next octets during the last strip of a k step.
+  static constexpr bool kByStrips = kDoubles;
   static constexpr RowOrder kOrderAlongMn = kBytes               ? RowOrder::kBytePairs
                                             : kWords || kDoubles ? RowOrder::kFourApart
                                                                  : RowOrder::kPlain;
@@ -77,9 +77,10 @@ struct MmaForm : PlainSums<TAcc> {
   template <class Tile, Side SIDE, int WARP_MN>
   using Reader = Either<Tile::K_CONTIGUOUS, ReaderAlongK<Tile, SIDE, WARP_MN>, ReaderAlongMn<Tile, SIDE, WARP_MN>>;
 
-  // What is left to do with a word before it is multiplied.
-  static __device__ __forceinline__ Word prepared(Word word) {
+  // What multiplication `part` of a k step takes of a word.
+  static __device__ __forceinline__ Word prepared(Word word, int part) {
     if constexpr (FORMAT == Format::kTf32) word = ptx::round_to_tf32(word);
+    if constexpr (kWidened) word = ptx::widened<FORMAT>(word, part);
     return word;
   }
 };
@@ -116,7 +117,7 @@ struct MmaTraits {
   static_assert(kThreads <= 1024, "a block has at most 1024 threads");
   static_assert(STAGES >= 2, "one tile is read while the next arrives");
   static_assert(kSteps >= 2, "copies end before the last k step");
-  static_assert(!EARLY || (STAGES >= 3 && Form::kAhead), "an early barrier needs a further stage, and reads ahead");
+  static_assert(!EARLY || (STAGES >= 3 && !Form::kByStrips), "an early barrier needs a stage more and a k step ahead");
 };
 
 // The sums of a warp.
@@ -158,18 +159,24 @@ struct MmaSums {
     mine = Form::added(mine, parked);
   }
 
+  static constexpr int kProducts = kStrips * kOctets;  // instructions of a multiplication
+
   // Columns turn back at the end of each row of tiles, so that one fragment of B is used twice in a row.
-  __device__ __forceinline__ void multiply(const typename Traits::FragmentA& a, const typename Traits::FragmentB& b) {
+  // `after(i)` is called behind instruction i.
+  template <class After>
+  __device__ __forceinline__ void multiply(const typename Traits::FragmentA& a, const typename Traits::FragmentB& b,
+                                           const After& after) {
 #pragma unroll
-    for (int part = 0; part < Form::kMultiplications; ++part) {
+    for (int i = 0; i < kStrips; ++i) multiply_strip(i, a, b, after);
+  }
+  template <class After>
+  __device__ __forceinline__ void multiply_strip(int i, const typename Traits::FragmentA& a,
+                                                 const typename Traits::FragmentB& b, const After& after) {
 #pragma unroll
-      for (int i = 0; i < kStrips; ++i) {
-#pragma unroll
-        for (int step = 0; step < kOctets; ++step) {
-          const int j = i % 2 ? kOctets - 1 - step : step;
-          ptx::mma<Form::kMultiplied>(at[i][j], a.at[part] + 4 * i, b.at[part] + 2 * j);
-        }
-      }
+    for (int step = 0; step < kOctets; ++step) {
+      const int j = i % 2 ? kOctets - 1 - step : step;
+      ptx::mma<Form::kMultiplied>(at[i][j], a.at + 4 * i, b.at + 2 * j);
+      after(i * kOctets + step);
     }
   }
 
@@ -234,8 +241,16 @@ struct MmaPipeline {
   typename Traits::TileB& b;
   typename Traits::ReaderA reader_a;
   typename Traits::ReaderB reader_b;
-  typename Traits::ReaderA::Raw raw_a;  // words of the next k step
-  typename Traits::ReaderB::Raw raw_b;
+  struct Fragments {
+    typename Traits::FragmentA a;
+    typename Traits::FragmentB b;
+  };
+  struct Raw {
+    typename Traits::ReaderA::Raw a;
+    typename Traits::ReaderB::Raw b;
+  };
+  Raw raw;        // words of the present k step, as long as multiplications are to be made of them
+  Fragments now;  // of the multiplication that comes next
   unsigned shared, end;
   unsigned fill, drain;  // the stages to be filled and to be read
 
@@ -292,9 +307,57 @@ struct MmaPipeline {
     __syncthreads();
   }
 
-  __device__ __forceinline__ void read(int k_step) {
-    reader_a.read(raw_a, drain, k_step);
-    reader_b.read(raw_b, drain + Traits::TileA::kBytes, k_step);
+  __device__ __forceinline__ void read(Raw& words, int k_step) const {
+    reader_a.read(words.a, drain, k_step);
+    reader_b.read(words.b, drain + Traits::TileA::kBytes, k_step);
+  }
+
+  // Makes one piece of the fragments of a multiplication: of A, then of B.
+  static constexpr int kMultiplications = Traits::Form::kMultiplications;
+  static constexpr int kPiecesA = Traits::ReaderA::kPieces, kPieces = kPiecesA + Traits::ReaderB::kPieces;
+  __device__ __forceinline__ static void arrange(Fragments& fragments, const Raw& words, int part, int piece) {
+    using Form = typename Traits::Form;
+    if (piece < kPiecesA) {
+      Traits::ReaderA::template arrange<Form>(fragments.a, words.a, part, piece);
+    } else {
+      Traits::ReaderB::template arrange<Form>(fragments.b, words.b, part, piece - kPiecesA);
+    }
+  }
+  __device__ __forceinline__ static void arrange_all(Fragments& fragments, const Raw& words, int part) {
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) arrange(fragments, words, part, piece);
+  }
+
+  // Multiplies what is ready, and makes the fragments of the next multiplication: a few pieces behind each instruction
+  // of the second half, when the words have arrived. So neither that work nor the wait for what it needs stands between
+  // two multiplications. (A loop whose bounds were not the same each time would stay a loop, and fragments in local
+  // memory.)
+  __device__ __forceinline__ void multiply_and_arrange(MmaSums<Traits>& sums, const Raw& words) {
+    constexpr int kProducts = MmaSums<Traits>::kProducts, kFirst = kProducts / 2;
+    constexpr int kEach = cdiv(kPieces, kProducts - kFirst);
+    Fragments next;
+    sums.multiply(now.a, now.b, [&](int product) {
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        const int piece = (product - kFirst) * kEach + i;
+        if (piece >= 0 && piece < kPieces) arrange(next, words, 0, piece);
+      }
+    });
+    now = next;
+  }
+
+  // The multiplications of a k step, while words `fresh` of the next one arrive.
+  __device__ __forceinline__ void multiply_ahead(MmaSums<Traits>& sums, const Raw& fresh) {
+    if constexpr (kMultiplications == 1) {
+      multiply_and_arrange(sums, fresh);
+    } else {
+#pragma unroll
+      for (int part = 0; part < kMultiplications; ++part) {
+        arrange_all(now, raw, part);
+        sums.multiply(now.a, now.b, [](int) {});
+      }
+      raw = fresh;
+    }
   }
 
   __device__ __forceinline__ void begin() {
@@ -305,33 +368,59 @@ struct MmaPipeline {
     }
     ptx::cp_async_wait<Traits::STAGES - 2>();
     __syncthreads();
-    if constexpr (Traits::Form::kAhead) read(0);
+    read(raw, 0);
+    arrange_all(now, raw, 0);
   }
 
-  // One k step. The fragments of the next one are read while it multiplies, if the format reads ahead.
+  // One k step. The fragments of the next one are read while it multiplies.
   template <int K_STEP>
   __device__ __forceinline__ void step(MmaSums<Traits>& sums) {
-    constexpr bool kAhead = Traits::Form::kAhead, kLast = K_STEP == kSteps - 1;
+    constexpr bool kLast = K_STEP == kSteps - 1;
     constexpr bool kCopies = K_STEP >= kFirstCopy && K_STEP < kFirstCopy + kParts;
-    if constexpr (kAhead && !kEarly && kLast) end_copy();
-    if constexpr (kAhead && K_STEP == kSteps - 1 - int(kEarly)) await_stage();
-    if constexpr (kAhead && kLast) drain = after(drain);
-    if constexpr (!kAhead) read(K_STEP);
-    typename Traits::FragmentA a_words;
-    typename Traits::FragmentB b_words;
-    Traits::ReaderA::template arrange<typename Traits::Form>(a_words, raw_a);
-    Traits::ReaderB::template arrange<typename Traits::Form>(b_words, raw_b);
-    if constexpr (kAhead) read((K_STEP + 1) % kSteps);
     Staged staged;
-    if constexpr (kCopies) start_copy<K_STEP - kFirstCopy>(staged);
-    sums.multiply(a_words, b_words);
-    if constexpr (kCopies) finish_copy<K_STEP - kFirstCopy>(staged);
-    if constexpr (kLast && (kEarly || !kAhead)) end_copy();
-    if constexpr (kLast && !kAhead) {
-      await_stage();
-      drain = after(drain);
+    if constexpr (Traits::Form::kByStrips) {
+      if constexpr (kCopies) start_copy<K_STEP - kFirstCopy>(staged);
+      multiply_by_strips<K_STEP>(sums);
+    } else {
+      if constexpr (!kEarly && kLast) end_copy();
+      if constexpr (K_STEP == kSteps - 1 - int(kEarly)) await_stage();
+      if constexpr (kLast) drain = after(drain);
+      Raw fresh;
+      read(fresh, (K_STEP + 1) % kSteps);
+      if constexpr (kCopies) start_copy<K_STEP - kFirstCopy>(staged);
+      multiply_ahead(sums, fresh);
     }
+    if constexpr (kCopies) finish_copy<K_STEP - kFirstCopy>(staged);
+    if constexpr (kLast && kEarly) end_copy();
     if constexpr (!kLast) step<K_STEP + 1>(sums);
+  }
+
+  // The strips of a k step; the next strip of A is read during each, in the last one the first of the next k step and
+  // B.
+  template <int K_STEP>
+  __device__ __forceinline__ void multiply_by_strips(MmaSums<Traits>& sums) {
+    constexpr int kStrips = MmaSums<Traits>::kStrips, kOctetsB = MmaSums<Traits>::kOctets;
+    Raw fresh;
+    Fragments next = now;
+#pragma unroll
+    for (int i = 0; i < kStrips; ++i) {
+      const bool last = i == kStrips - 1;
+      const int k_step = last ? (K_STEP + 1) % kSteps : K_STEP;
+      if (K_STEP == kSteps - 1 && last) {
+        end_copy();
+        await_stage();
+        drain = after(drain);
+      }
+      const int strip = last ? 0 : i + 1;
+      reader_a.template read<2>(fresh.a, drain, k_step, 2 * strip);
+      if (last) reader_b.template read<kOctetsB>(fresh.b, drain + Traits::TileA::kBytes, k_step, 0);
+      sums.multiply_strip(i, now.a, now.b, [](int) {});
+#pragma unroll
+      for (int piece = 0; piece < 4; ++piece) arrange(last ? next : now, fresh, 0, 4 * strip + piece);
+    }
+#pragma unroll
+    for (int piece = kPiecesA; piece < kPieces; ++piece) arrange(next, fresh, 0, piece);
+    now = next;
   }
 
   // Copies run STAGES - 1 tiles ahead; beyond the last tile they write zeros that nobody reads.

@@ -14,27 +14,15 @@ __host__ __device__ constexpr int octet_position(int octet, int g) {
   return octet / SPREAD * (8 * SPREAD) + g * SPREAD + octet % SPREAD;
 }
 
-// The words of one k step, two an octet (half 0 and 1 of the step): for A in the order in which `mma` takes two octets,
-// for B octet by octet. Where words are widened, each half becomes a multiplication of its own.
+// The words of one multiplication, two an octet (half 0 and 1 of the k step): for A in the order in which `mma` takes
+// two octets, for B octet by octet.
 template <class Form, Side SIDE, int OCTETS>
 struct Fragment {
   using Word = typename Form::Word;
-  static constexpr int kWords = 2 * OCTETS;  // of one multiplication
-  Word at[Form::kMultiplications][kWords];
-
-  static constexpr __device__ int index(int octet, int half) {
-    return SIDE == Side::kA ? octet / 2 * 4 + half * 2 + octet % 2 : octet * 2 + half;
-  }
+  Word at[2 * OCTETS];
 
   __device__ __forceinline__ void set(int octet, int half, Word word) {
-    if constexpr (Form::kWidened) {
-      unsigned pairs[2];
-      ptx::widen<Form::kFormat>(pairs, word);
-      at[half][index(octet, 0)] = pairs[0];
-      at[half][index(octet, 1)] = pairs[1];
-    } else {
-      at[0][index(octet, half)] = word;
-    }
+    at[SIDE == Side::kA ? octet / 2 * 4 + half * 2 + octet % 2 : octet * 2 + half] = word;
   }
 };
 
@@ -48,37 +36,45 @@ __host__ __device__ constexpr int half_of(int matrix) {
   return SIDE == Side::kA ? matrix / 2 : matrix % 2;
 }
 
-template <class Form, Side SIDE, int GROUPS>
-__device__ __forceinline__ void as_read(Fragment<Form, SIDE, 2 * GROUPS>& fragment, const unsigned (&raw)[GROUPS][4]) {
-#pragma unroll
-  for (int group = 0; group < GROUPS; ++group) {
-#pragma unroll
-    for (int matrix = 0; matrix < 4; ++matrix) {
-      fragment.set(2 * group + octet_of<SIDE>(matrix), half_of<SIDE>(matrix), Form::prepared(raw[group][matrix]));
-    }
-  }
-}
+// Readers read the fragments of a warp, in two halves: `read` starts the loads of a k step into raw words; once they
+// have arrived, `arrange` makes of one of their `kPieces` what a multiplication takes. Where bytes are widened, a k
+// step has two multiplications: part 0 takes bytes 0 and 1 of each word of A and B, part 1 bytes 2 and 3. `Tile` is the
+// operand's tile, WARP_MN the extent of the warp in it.
 
-template <class Form, Side SIDE, int OCTETS>
-__device__ __forceinline__ void as_read(Fragment<Form, SIDE, OCTETS>& fragment, const double (&raw)[OCTETS][2]) {
-#pragma unroll
-  for (int octet = 0; octet < OCTETS; ++octet) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) fragment.set(octet, half, raw[octet][half]);
-  }
-}
+// What ldmatrix reads of k contiguous or of 2-byte elements: a piece is a word as it is, but for what the format asks.
+template <Side SIDE, int GROUPS>
+struct MatrixWords {
+  using Raw = unsigned[GROUPS][4];
+  static constexpr int kPieces = GROUPS * 4;
 
-// Readers read the fragments of a warp, in two halves: `read` starts the loads of a k step into raw words, `arrange`
-// makes of them what `mma` takes once they have arrived, each word changed by `prepared`. `Tile` is the operand's tile,
-// WARP_MN the extent of the warp in it.
-//
+  template <class Form>
+  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, 2 * GROUPS>& fragment, const Raw& raw, int part,
+                                                 int piece) {
+    const int group = piece / 4, matrix = piece % 4;
+    fragment.set(2 * group + octet_of<SIDE>(matrix), half_of<SIDE>(matrix), Form::prepared(raw[group][matrix], part));
+  }
+};
+
+// Doubles, a piece each.
+template <Side SIDE, int OCTETS>
+struct SingleDoubles {
+  using Raw = double[OCTETS][2];
+  static constexpr int kPieces = OCTETS * 2;
+
+  template <class Form>
+  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, OCTETS>& fragment, const Raw& raw, int,
+                                                 int piece) {
+    fragment.set(piece / 2, piece % 2, raw[piece / 2][piece % 2]);
+  }
+};
+
 // k contiguous: 16 bytes along k of 8 rows are one matrix of ldmatrix as it is, whatever the format.
 template <class Tile, Side SIDE, int WARP_MN>
-struct RowReader {
+struct RowReader : MatrixWords<SIDE, WARP_MN / 16> {
   static constexpr int kSpread = 1;
   static constexpr int kGroups = WARP_MN / 16;  // one ldmatrix reads 16 rows by 32 bytes
   static constexpr int kOctets = WARP_MN / 8;
-  using Raw = unsigned[kGroups][4];
+  using Raw = typename MatrixWords<SIDE, WARP_MN / 16>::Raw;
   int offset;
 
   __device__ __forceinline__ explicit RowReader(int first_mn) {
@@ -95,21 +91,16 @@ struct RowReader {
       ptx::ldmatrix_x4<false>(raw[group], address + group * 16 * Tile::kRowBytes);
     }
   }
-
-  template <class Form>
-  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
-    as_read<Form, SIDE>(fragment, raw);
-  }
 };
 
 // mn contiguous, 2-byte elements: ldmatrix transposes.
 template <class Tile, Side SIDE, int WARP_MN>
-struct TransposingReader {
+struct TransposingReader : MatrixWords<SIDE, WARP_MN / 16> {
   static constexpr int kSpread = 1;
   static constexpr int kGroups = WARP_MN / 16;
   static constexpr int kOctets = WARP_MN / 8;
   static constexpr int kDepth = 16;  // rows of a k step
-  using Raw = unsigned[kGroups][4];
+  using Raw = typename MatrixWords<SIDE, WARP_MN / 16>::Raw;
   int offsets[kGroups];
 
   __device__ __forceinline__ explicit TransposingReader(int first_mn) {
@@ -126,11 +117,6 @@ struct TransposingReader {
     for (int group = 0; group < kGroups; ++group) {
       ptx::ldmatrix_x4<true>(raw[group], stage + offsets[group] + k_step * kDepth * Tile::kRowBytes);
     }
-  }
-
-  template <class Form>
-  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
-    as_read<Form, SIDE>(fragment, raw);
   }
 };
 
@@ -160,38 +146,47 @@ struct BytePairReader {
     }
   }
 
+  // A piece is a pair of matrices. Of bytes that are widened, part `part` takes one of them, which has both neighbours.
+  static constexpr int kPieces = 2 * kGroups;
   template <class Form>
-  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
-#pragma unroll
-    for (int group = 0; group < kGroups; ++group) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const unsigned first = raw[group][2 * half], second = raw[group][2 * half + 1];
-        fragment.set(2 * group, half, __byte_perm(first, second, 0x6420));
-        fragment.set(2 * group + 1, half, __byte_perm(first, second, 0x7531));
-      }
+  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw, int part,
+                                                 int piece) {
+    const int group = piece / 2, half = piece % 2;
+    if constexpr (Form::kWidened) {
+      const unsigned matrix = raw[group][2 * half + part], word = ptx::permuted<0x3120>(matrix, matrix);
+      fragment.set(2 * group, half, Form::prepared(word, 0));
+      fragment.set(2 * group + 1, half, Form::prepared(word, 1));
+    } else {
+      const unsigned first = raw[group][2 * half], second = raw[group][2 * half + 1];
+      fragment.set(2 * group, half, ptx::permuted<0x6420>(first, second));
+      fragment.set(2 * group + 1, half, ptx::permuted<0x7531>(first, second));
     }
   }
 };
 
-// mn contiguous, 4-byte elements: a lane reads 4 neighbours 4 g ... of rows t and t + 4; four octets take turns.
+// mn contiguous, 4-byte elements. Rows t and t + 4 are the halves. A lane reads as many neighbours at once as words
+// stand side by side in the registers that `mma` takes: of A 2 g and 2 g + 1, so that two octets take turns, of B one.
+// (16 bytes at once would be fewer instructions, but bring words that belong to different registers, and moves between
+// them.)
 template <class Tile, Side SIDE, int WARP_MN>
 struct WordReader {
-  static constexpr int kSpread = 4;
-  static constexpr int kGroups = WARP_MN / 32;
+  static constexpr int kSpread = SIDE == Side::kA ? 2 : 1;
+  static constexpr int kGroups = WARP_MN / (8 * kSpread);
   static constexpr int kOctets = WARP_MN / 8;
   static constexpr int kDepth = 8;
-  using Raw = unsigned[kGroups][2][4];
-  int offsets[kGroups][2];
-  static_assert(WARP_MN % 32 == 0, "a warp reads 32 rows or columns at once");
+  static constexpr int kBytes = kSpread * 4;
+  static constexpr int kOffsets = 128 / (8 * kBytes);  // groups that differ in the unit
+  using Raw = unsigned[kGroups][2][kSpread];
+  int offsets[kOffsets][2];
 
   __device__ __forceinline__ explicit WordReader(int first_mn) {
     const int lane = int(threadIdx.x) % 32;
 #pragma unroll
-    for (int group = 0; group < kGroups; ++group) {
+    for (int group = 0; group < kOffsets; ++group) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        offsets[group][half] = Tile::Places::offset(half * 4 + lane % 4, (first_mn + group * 32 + lane / 4 * 4) * 4);
+        offsets[group][half] =
+            Tile::Places::offset(half * 4 + lane % 4, first_mn * 4 + (group * 8 + lane / 4) * kBytes);
       }
     }
   }
@@ -201,30 +196,29 @@ struct WordReader {
     for (int group = 0; group < kGroups; ++group) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        ptx::load_shared(raw[group][half], stage + offsets[group][half] + k_step * kDepth * Tile::kRowBytes);
+        ptx::load_shared(raw[group][half], stage + offsets[group % kOffsets][half] +
+                                               (group / kOffsets * 128 + k_step * kDepth * Tile::kRowBytes));
       }
     }
   }
 
+  // A piece is a word.
+  static constexpr int kPieces = 2 * kOctets;
   template <class Form>
-  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
-#pragma unroll
-    for (int octet = 0; octet < kOctets; ++octet) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        fragment.set(octet, half, Form::prepared(raw[octet / kSpread][half][octet % kSpread]));
-      }
-    }
+  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw, int,
+                                                 int piece) {
+    const int group = piece / (2 * kSpread), half = piece / kSpread % 2, word = piece % kSpread;
+    fragment.set(group * kSpread + word, half, Form::prepared(raw[group][half][word], 0));
   }
 };
 
 // fp64, k contiguous: a lane reads k = t and t + 4 of one row. (16 bytes at once would bring numbers that `mma` does
 // not take from neighbouring registers.)
 template <class Tile, Side SIDE, int WARP_MN>
-struct DoubleRowReader {
+struct DoubleRowReader : SingleDoubles<SIDE, WARP_MN / 8> {
   static constexpr int kSpread = 1;
   static constexpr int kOctets = WARP_MN / 8;
-  using Raw = double[kOctets][2];
+  using Raw = typename SingleDoubles<SIDE, WARP_MN / 8>::Raw;
   int offset;
 
   __device__ __forceinline__ explicit DoubleRowReader(int first_mn) {
@@ -232,31 +226,27 @@ struct DoubleRowReader {
     offset = Tile::Places::offset(first_mn + lane / 4, lane % 4 * 8);
   }
 
-  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step) const {
+  template <int COUNT = kOctets>
+  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step, int first = 0) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const unsigned address = stage + (offset ^ (k_step * 64 + half * 32));
 #pragma unroll
-      for (int octet = 0; octet < kOctets; ++octet) {
+      for (int octet = first; octet < first + COUNT; ++octet) {
         ptx::load_shared(raw[octet][half], address + octet * 8 * Tile::kRowBytes);
       }
     }
-  }
-
-  template <class Form>
-  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
-    as_read<Form, SIDE>(fragment, raw);
   }
 };
 
 // fp64, mn contiguous: likewise, of rows t and t + 4. A group of 16 neighbours is 128 bytes: its octets differ in the
 // unit, groups do not.
 template <class Tile, Side SIDE, int WARP_MN>
-struct DoubleColumnReader {
+struct DoubleColumnReader : SingleDoubles<SIDE, WARP_MN / 8> {
   static constexpr int kSpread = 1;
   static constexpr int kOctets = WARP_MN / 8;
   static constexpr int kDepth = 8;
-  using Raw = double[kOctets][2];
+  using Raw = typename SingleDoubles<SIDE, WARP_MN / 8>::Raw;
   int offsets[2][2];
 
   __device__ __forceinline__ explicit DoubleColumnReader(int first_mn) {
@@ -270,20 +260,16 @@ struct DoubleColumnReader {
     }
   }
 
-  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step) const {
+  template <int COUNT = kOctets>
+  __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step, int first = 0) const {
 #pragma unroll
-    for (int octet = 0; octet < kOctets; ++octet) {
+    for (int octet = first; octet < first + COUNT; ++octet) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         ptx::load_shared(raw[octet][half],
                          stage + offsets[octet % 2][half] + (octet / 2 * 128 + k_step * kDepth * Tile::kRowBytes));
       }
     }
-  }
-
-  template <class Form>
-  __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, kOctets>& fragment, const Raw& raw) {
-    as_read<Form, SIDE>(fragment, raw);
   }
 };
 

@@ -26,16 +26,15 @@ __host__ __device__ constexpr int wgmma_store_slots(int panels, int slot_bytes, 
 }
 
 template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
-          int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int CLUSTER_K_, int MIN_BLOCKS_,
-          bool A_K_MAJOR_, bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_>
+          int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_, bool A_K_MAJOR_,
+          bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_>
 struct WgmmaTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
   using TOut = TOut_;
   using Multiply = Multiply_;
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_, STAGES = STAGES_;
-  static constexpr int CONSUMERS = CONSUMERS_, STORE = STORE_;
-  static constexpr int CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, CLUSTER_K = CLUSTER_K_;
+  static constexpr int CONSUMERS = CONSUMERS_, CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, STORE = STORE_;
   static constexpr bool PING_PONG = PING_PONG_;
   using A = WgmmaOperand<BLOCK_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
   using B = WgmmaOperand<BLOCK_N, BLOCK_K, int(sizeof(TIn)), B_K_MAJOR_, CLUSTER_M>;
@@ -44,51 +43,68 @@ struct WgmmaTraits {
   static constexpr bool kFedA = A_LOAD_ < 16, kFedB = B_LOAD_ < 16, kFed = kFedA || kFedB;
   using FeedA = WgmmaFeed<A, (A_K_MAJOR ? BLOCK_K : BLOCK_M) * int(sizeof(TIn)), min_of(A_LOAD_, 8), kWarpgroup>;
   using FeedB = WgmmaFeed<B, (B_K_MAJOR ? BLOCK_K : BLOCK_N) * int(sizeof(TIn)), min_of(B_LOAD_, 8), kWarpgroup>;
-  using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N, CLUSTER_K>;
+  using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N>;
+
+  // wgmma takes rows of one operand and columns of the other. 4-byte elements that lie along mn come to it as rows, from
+  // registers: those of B by computing the transpose of C, so that its rows are C's columns.
+  static constexpr bool kExchanged = !B_K_MAJOR && sizeof(TIn) == 4;
+  static constexpr bool kFromRegisters = kExchanged || (!A_K_MAJOR && sizeof(TIn) == 4);
+  using Rows = typename Select<kExchanged, B, A>::type;
+  using Columns = typename Select<kExchanged, A, B>::type;
+  static constexpr int kRows = kExchanged ? BLOCK_N : BLOCK_M, kColumns = kExchanged ? BLOCK_M : BLOCK_N;
 
   static constexpr int kThreads = kWarpgroup * (1 + CONSUMERS);
   static constexpr int kSharers = PING_PONG ? 1 : CONSUMERS;           // consumers that read one stage
-  static constexpr int kTilesM = BLOCK_M / (64 * kSharers);            // wgmmas of one consumer along m
+  static constexpr int kTilesM = kRows / (64 * kSharers);              // wgmmas of one consumer along the rows
   static constexpr int kPeers = CLUSTER_M + CLUSTER_N - 1;             // blocks whose copies this block shares, and itself
-  static constexpr int kTiles = CLUSTER_M * CLUSTER_N;                 // of a cluster; its blocks sum each in CLUSTER_K slices
-  static constexpr int kColumns = BLOCK_N / CLUSTER_K;                 // of C that a block writes
   static constexpr int kStageBytes = A::kBytes + B::kBytes;
   static constexpr int kBytesOfTma = (kFedA ? 0 : A::kBytes) + (kFedB ? 0 : B::kBytes);
 
   // Without TMA, C is staged in any number of columns: 32 for each slot.
-  static constexpr int kStoreRowBytes = STORE == 16 ? wgmma_store_row_bytes(kColumns * int(sizeof(TOut))) : 128;
-  static constexpr int kStorePanels = STORE == 16 ? kColumns * int(sizeof(TOut)) / kStoreRowBytes : 4;
+  static constexpr bool kWholePanels = STORE == 16 || kFromRegisters;
+  static constexpr int kStoreRowBytes = kWholePanels ? wgmma_store_row_bytes(kColumns * int(sizeof(TOut))) : 128;
+  static constexpr int kStorePanels = kWholePanels ? kColumns * int(sizeof(TOut)) / kStoreRowBytes : 4;
   static constexpr int kRoom = kSharedOfSm / MIN_BLOCKS_ - kSharedOfSystem - kSharedBesides - STAGES * kStageBytes;
   static constexpr int kStoreSlots = wgmma_store_slots(kStorePanels, CONSUMERS * 64 * kStoreRowBytes, kRoom);
   static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp
   // Registers of a thread at launch; if consumers need more, the producer gives up what it can do without.
-  static constexpr int kSums = kTilesM * BLOCK_N / 2;
+  static constexpr int kSums = kTilesM * kColumns / 2;
+  using Sums = TAcc[kTilesM][kColumns / 2];
   static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
   static constexpr bool kMoveRegisters = kRegistersAtLaunch < 224;
-  static constexpr int kProducerRegisters = kFed ? 56 : CONSUMERS >= 3 ? 32 : kSums > 128 ? 24 : 40;
+  static constexpr int kProducerRegisters = kFed ? 64 : CONSUMERS >= 3 ? 32 : kSums > 128 || STORE < 16 ? 24 : 40;
   static constexpr int kConsumerRegisters =
       !kMoveRegisters ? kRegistersAtLaunch
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
 
   using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, kColumns, kStoreRowBytes, kStoreSlots>;
-  using RowStore = WgmmaRowStore<TAcc, kTilesM, kColumns, kStagedBytes / kStripRows / int(sizeof(TAcc)),
+  // A tile that ends soon is written by the threads themselves.
+  static constexpr bool kDirect = STORE == 16 && CONSUMERS == 1 && !kFromRegisters;
+  using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, BLOCK_N, kStoreRowBytes, kStoreSlots>;
+  using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc)),
                                  kConsumerRegisters - kSums>;
-  // Rows of C that begin anywhere, if beta = 0.
+  // Rows of C that begin anywhere.
   using WindowStore = typename Select<sizeof(TOut) == 2,
-                                      WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, kColumns, kConsumerRegisters - kSums>,
-                                      WgmmaPairStore<TAcc, (STORE < 8), kTilesM, kColumns>>::type;
-  using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
-  using Exchange = WgmmaExchange<TAcc, kTilesM, 4 * CONSUMERS, BLOCK_N, CLUSTER_K>;
+                                      WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, BLOCK_N, kConsumerRegisters - kSums>,
+                                      WgmmaPairStore<TAcc, (STORE < 8), kTilesM, BLOCK_N>>::type;
+  using Strips = WgmmaStrips<TAcc, kRows, kColumns>;
+  using Fragments = WgmmaFragments<Rows>;
+  using PanelStore = WgmmaPanelStore<Fragments, TAcc, TOut, kColumns, kStoreSlots, kExchanged>;
   using Space = Space_;
 
-  static_assert(BLOCK_M % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
+  // Slice s of batch b may as well be called batch s * batches + b: nobody asks for the batch of a slice. Which form leaves
+  // registers to spare was found by compiling.
+  static constexpr bool kSlicesAreBatches =
+      kFed || (PING_PONG && B_K_MAJOR && STORE < 16 && !Space_::PACK_A && !Space_::PACK_B);
+
+  static_assert(kRows % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
   static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
+  static_assert(A_K_MAJOR || B_K_MAJOR || !kFromRegisters, "one operand comes from registers");
+  static_assert(!kFromRegisters || kStoreRowBytes == 128, "two warps write panels of 32 x 32");
   static_assert(kSums <= (kFed ? 128 : 192), "accumulators must fit the registers");
-  static_assert(!kFed || kTiles * CLUSTER_K == 1, "each block feeds itself");
+  static_assert(!kFed || CLUSTER_M * CLUSTER_N == 1, "each block feeds itself");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
-  static_assert(kColumns % 16 == 0 && kColumns * CLUSTER_K == BLOCK_N, "parts of the columns in whole 32 bytes");
-  static_assert(CLUSTER_K == 1 || (!PING_PONG && Exchange::kBytes <= STAGES * kStageBytes), "stages hold all slices");
   static_assert(kPeers <= 4, "one warp of a consumer for each block that it signals");
 };
 
@@ -115,9 +131,6 @@ struct WgmmaShared {
   __device__ __forceinline__ unsigned told(int place) const { return full(2 * Traits::STAGES + place); }
   __device__ __forceinline__ unsigned known(int place) const { return told(kTilesAhead + place); }
   __device__ __forceinline__ unsigned turn(int consumer) const { return told(2 * kTilesAhead + consumer); }
-  // Of the exchange between slices of k.
-  __device__ __forceinline__ unsigned ready() const { return turn(2); }
-  __device__ __forceinline__ unsigned arrived() const { return turn(3); }
 
   // Each warp but the producer makes some of the barriers, one behind the other: the address and the value of one that is
   // made must be the warp's.
@@ -130,7 +143,6 @@ struct WgmmaShared {
       make<kTilesAhead>(known(0), 4 * Traits::CONSUMERS);
     }
     if (Traits::PING_PONG && warp == 4) make<2>(turn(0), 4);
-    if (Traits::CLUSTER_K > 1 && warp == 4) Traits::Exchange::make_barriers(ready(), arrived());
     ptx::mbarrier_init_fence();
   }
 
@@ -165,21 +177,13 @@ struct WgmmaRing {
 };
 
 // Every warp, once: until the barriers are made. It is no fixed place in the program, so that each can prepare its own task.
-// Blocks that share copies wait for each other; those that only exchange sums do so before that (`wgmma_meet`).
 template <class Traits>
 __device__ __forceinline__ void wgmma_start() {
-  if constexpr (Traits::kTiles * Traits::CLUSTER_K > 1) ptx::cluster_arrive();
-  if constexpr (Traits::kTiles > 1) {
-    ptx::cluster_wait();
+  if constexpr (Traits::CLUSTER_M * Traits::CLUSTER_N > 1) {
+    ptx::cluster_start();
   } else {
     asm volatile("barrier.sync 0;\n" ::: "memory");
   }
-}
-
-// Every warp, once: until all blocks have made their barriers.
-template <class Traits>
-__device__ __forceinline__ void wgmma_meet() {
-  if constexpr (Traits::kTiles == 1 && Traits::CLUSTER_K > 1) ptx::cluster_wait();
 }
 
 // One warp: asks for all of A and B that this block multiplies, or for its share of what the cluster shares, and tells the
@@ -209,21 +213,19 @@ class WgmmaProducer {
     }
     tile.steps = -1;
     tell(tile, places);
-    if constexpr (Traits::kTiles > 1) wait_for_signals();
-    wgmma_meet<Traits>();
+    if constexpr (CLUSTER_M * CLUSTER_N > 1) wait_for_signals();
   }
 
  private:
   // For one step of a tile, once the next place of the ring is free.
   __device__ __forceinline__ void ask(const GemmArguments& args, const WgmmaTile& tile, int step) {
     // Blocks of the same rows share A: every CLUSTER_M-th; of the same columns B: CLUSTER_M neighbours.
-    const int rank = int(blockIdx.x) % Traits::kTiles, rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
-    const int first = int(blockIdx.x) % (Traits::kTiles * Traits::CLUSTER_K) - rank;  // of the same slice of k
+    const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N), rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
     unsigned same_rows = 0;
 #pragma unroll
     for (int i = 0; i < CLUSTER_N; ++i) same_rows |= 1u << (i * CLUSTER_M);
-    same_rows <<= first + rank_m;
-    const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (first + rank_n * CLUSTER_M);
+    same_rows <<= rank_m;
+    const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank_n * CLUSTER_M);
     const int k = (tile.first_step + step) * Traits::BLOCK_K, m = same(tile.m), n = same(tile.n), batch = same(tile.batch);
     ptx::mbarrier_wait(shared_.empty(ring_.stage), ring_.phase ^ 1);
     if (first_lane_) {
@@ -300,26 +302,28 @@ class WgmmaConsumer {
       ptx::mbarrier_wait(shared_.told(places.stage), places.phase);
       const int steps = same(told.steps);
       if (steps < 0) break;
-      const WgmmaTile tile{steps, same(told.m), same(told.n), same(told.batch), same(told.slice), 0,
-                           same(told.first_block), same(told.ends)};
+      WgmmaTile tile{steps, same(told.m), same(told.n), same(told.batch), same(told.slice), 0,
+                     same(told.first_block), same(told.ends)};
+      if constexpr (Traits::kSlicesAreBatches) {
+        tile.batch += tile.slice * args.batch;
+        tile.slice = 0;
+      }
       know(places.stage);
       if (Traits::PING_PONG && number % 2 != consumer_) {
         ring.skip(steps);
         continue;
       }
-      TAcc sum[Traits::kTilesM][Traits::BLOCK_N / 2];
+      typename Traits::Sums sum;
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
       multiply(sum, ring, steps);
-      if constexpr (Traits::CLUSTER_K > 1) {
-        exchange(args, map_c, sum, tile);
-      } else if (tile.ends) {
+      if (tile.ends) {
         collect(args, sum, tile.first_block);
         write(args, map_c, sum, tile);
       } else {
         park(args, sum);
       }
     }
-    if constexpr (Traits::STORE == 16) Traits::TmaStore::finish();
+    if constexpr (Traits::STORE == 16 && !Traits::kDirect) Traits::TmaStore::finish();
   }
 
  private:
@@ -331,19 +335,24 @@ class WgmmaConsumer {
 
   // Adds up all steps of a tile, one batch of wgmmas behind the other; a stage is given back once the next batch is on
   // its way.
-  __device__ __forceinline__ void multiply(TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
+  __device__ __forceinline__ void multiply(typename Traits::Sums& sum,
                                            WgmmaRing<Traits::STAGES>& ring, int steps) {
     int before = 0;
+    const unsigned lane_place = place_of_lane();
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       ptx::mbarrier_wait(shared_.full(ring.stage), ring.phase);
       // What threads have copied must be seen by wgmma, which reads shared memory as TMA does.
       if constexpr (Traits::kFed) ptx::fence_async_proxy();
-      ptx::wgmma_fence();
-      multiply_stage(sum, ring.stage, step > 0);
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<1>();
-      if (step > 0) give_back(before);
+      if constexpr (Traits::kFromRegisters) {
+        multiply_from_registers(sum, ring.stage, lane_place, step, before);
+      } else {
+        ptx::wgmma_fence();
+        multiply_stage(sum, ring.stage, step > 0);
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<1>();
+        if (step > 0) give_back(before);
+      }
       before = ring.stage;
       ring.advance();
     }
@@ -355,7 +364,7 @@ class WgmmaConsumer {
     if (steps == 0) clear(sum);
   }
 
-  __device__ __forceinline__ void multiply_stage(TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2], int stage, int add) {
+  __device__ __forceinline__ void multiply_stage(typename Traits::Sums& sum, int stage, int add) {
     using A = typename Traits::A;
     using B = typename Traits::B;
     constexpr int kRowsBytes = A::after_elements(64 * Traits::kTilesM) * 16;
@@ -371,6 +380,42 @@ class WgmmaConsumer {
     }
   }
 
+  // Where in a tile of rows this lane's first ones lie, if it takes them into registers.
+  __device__ __forceinline__ unsigned place_of_lane() const {
+    if constexpr (Traits::kFromRegisters) {
+      constexpr int kRowsBytes = Traits::kTilesM * 2 * Traits::Rows::kPanelBytes;
+      return (Traits::PING_PONG ? 0 : consumer_ * kRowsBytes) + Traits::Fragments::place_of(warp_, lane_here());
+    } else {
+      return 0;
+    }
+  }
+
+  // The same for rows from registers. Those of a step of k are loaded while the steps before are multiplied, into
+  // registers that the last step but kSets has left; with them goes what reads the stage before.
+  __device__ __forceinline__ void multiply_from_registers(typename Traits::Sums& sum, int stage, unsigned lane_place, int step,
+                                                          int before) {
+    using Fragments = typename Traits::Fragments;
+    using Columns = typename Traits::Columns;
+    const unsigned place = (Traits::kExchanged ? shared_.b(stage) : shared_.a(stage)) + lane_place;
+    const unsigned long long columns = Columns::descriptor(Traits::kExchanged ? shared_.a(stage) : shared_.b(stage));
+    unsigned words[Fragments::kSets][Traits::kTilesM][4];
+#pragma unroll
+    for (int part = 0; part < Columns::kSteps; ++part) {
+      auto& loaded = words[part % Fragments::kSets];
+#pragma unroll
+      for (int i = 0; i < Traits::kTilesM; ++i) Fragments::load(loaded[i], place, i, part);
+      ptx::wgmma_fence();
+#pragma unroll
+      for (int i = 0; i < Traits::kTilesM; ++i) {
+        Traits::Multiply::template add<Columns>(sum[i], loaded[i], columns + Columns::after_steps(part),
+                                                part > 0 ? 1 : int(step > 0));
+      }
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<Fragments::kSets - 1>();
+      if (part == Fragments::kSets - 2 && step > 0) give_back(before);
+    }
+  }
+
   // Lets the blocks that copy into this stage overwrite it: a lane of another warp signals each of them.
   __device__ __forceinline__ void give_back(int stage) const {
     constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
@@ -378,27 +423,26 @@ class WgmmaConsumer {
     if constexpr (Traits::kPeers == 1) {
       ptx::mbarrier_arrive(shared_.empty(stage));
     } else {
-      const int rank = int(blockIdx.x) % (Traits::kTiles * Traits::CLUSTER_K), rank_m = rank % CLUSTER_M;
-      const int first = rank / Traits::kTiles * Traits::kTiles;  // of the same slice of k
+      const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N), rank_m = rank % CLUSTER_M;
       // The blocks of the same rows, this one among them, then the others of the same columns.
-      const int block = warp_ < CLUSTER_N ? first + rank_m + warp_ * CLUSTER_M
+      const int block = warp_ < CLUSTER_N ? rank_m + warp_ * CLUSTER_M
                                           : rank - rank_m + (rank_m + warp_ - CLUSTER_N + 1) % CLUSTER_M;
       ptx::mbarrier_arrive_at(shared_.empty(stage), block);
     }
   }
 
   // The fence keeps it a branch, which costs nothing where there are steps: choosing each sum would take as long as a step.
-  __device__ __forceinline__ static void clear(TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2]) {
+  __device__ __forceinline__ static void clear(typename Traits::Sums& sum) {
     compiler_fence();
 #pragma unroll
     for (int i = 0; i < Traits::kTilesM; ++i)
 #pragma unroll
-      for (int j = 0; j < Traits::BLOCK_N / 2; ++j) sum[i][j] = TAcc(0);
+      for (int j = 0; j < Traits::kColumns / 2; ++j) sum[i][j] = TAcc(0);
   }
 
   // Stream-K: leaves the piece of a tile that a later block ends. Each warp has a flag and waits for its like only.
   __device__ __forceinline__ void park(const GemmArguments& args,
-                                       const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2]) const {
+                                       const typename Traits::Sums& sum) const {
 #pragma unroll
     for (int i = 0; i < Traits::kTilesM; ++i) Strips::store(parked(args, int(blockIdx.x), i), sum[i]);
     __syncwarp();
@@ -406,7 +450,7 @@ class WgmmaConsumer {
   }
 
   // Adds what the blocks of the same rank before this one have of the tile, in their order: two runs give the same bits.
-  __device__ __forceinline__ void collect(const GemmArguments& args, TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
+  __device__ __forceinline__ void collect(const GemmArguments& args, typename Traits::Sums& sum,
                                           int first_block) const {
 #pragma unroll 1
     for (int block = first_block; block < int(blockIdx.x); block += Traits::CLUSTER_M * Traits::CLUSTER_N) {
@@ -415,7 +459,9 @@ class WgmmaConsumer {
       while (ptx::load_acquire(flag(args, block)) == 0u) {
       }
 #pragma unroll
-      for (int i = 0; i < Traits::kTilesM; ++i) Strips::add(parked(args, block, i), sum[i]);
+      for (int i = 0; i < Traits::kTilesM; ++i) {
+        Strips::template add<Traits::kConsumerRegisters - Traits::kSums>(parked(args, block, i), sum[i]);
+      }
     }
   }
 
@@ -431,61 +477,70 @@ class WgmmaConsumer {
     return typename Traits::Space(args).flags() + block * (4 * Traits::kSharers) + (Traits::PING_PONG ? 0 : consumer_ * 4) + warp_;
   }
 
-  // Slices of k within the cluster: adds up all blocks' sums of this block's part of the columns, and writes it.
-  __device__ __forceinline__ void exchange(const GemmArguments& args, const TensorMap& map_c,
-                                           const TAcc (&sum)[Traits::kTilesM][Traits::BLOCK_N / 2],
-                                           WgmmaTile tile) const {
-    constexpr int kTiles = Traits::kTiles, kColumns = Traits::kColumns;
-    const int in_cluster = int(blockIdx.x) % (kTiles * Traits::CLUSTER_K), slice = in_cluster / kTiles;
-    const typename Traits::Exchange between{shared_.a(0), shared_.ready(), shared_.arrived(), consumer_ * 4 + warp_,
-                                            slice, in_cluster % kTiles, kTiles};
-    wgmma_meet<Traits>();
-    between.send(sum);
-    TAcc part[Traits::kTilesM][kColumns / 2];
-    between.receive(part);
-    tile.n += slice * kColumns;
-    write(args, map_c, part, tile);
+  __device__ __forceinline__ void write(const GemmArguments& args, const TensorMap& map_c, const typename Traits::Sums& sum,
+                                        const WgmmaTile& tile) const {
+    if constexpr (Traits::kFromRegisters) {
+      write_panels(args, map_c, sum, tile);
+    } else {
+      write_strips(args, map_c, sum, tile);
+    }
   }
 
-  template <int SUMS>
-  __device__ __forceinline__ void write(const GemmArguments& args, const TensorMap& map_c,
-                                        const TAcc (&sum)[Traits::kTilesM][SUMS], const WgmmaTile& tile) const {
+  // Rows came from registers: two warps have 32 of them, or of C's columns, between them.
+  __device__ __forceinline__ void write_panels(const GemmArguments& args, const TensorMap& map_c,
+                                               const typename Traits::Sums& sum, const WgmmaTile& tile) const {
+    const int pair = consumer_ * 2 + warp_ / 2;
+    const int first = (Traits::PING_PONG ? 0 : consumer_ * (64 * Traits::kTilesM)) + warp_ / 2 * 32;
+    const typename Traits::PanelStore panels{shared_.staging(2 * pair), 1 + pair, warp_};
+    auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
+    to_c.alpha = alpha_;
+#pragma unroll
+    for (int i = 0; i < Traits::kTilesM; ++i) {
+      const int row = tile.m + (Traits::kExchanged ? 0 : first + 64 * i);
+      const int column = tile.n + (Traits::kExchanged ? first + 64 * i : 0);
+      panels.store(to_c, map_c, Traits::STORE == 16 && by_tma_, sum[i], row, column, tile.batch);
+    }
+  }
+
+  __device__ __forceinline__ void write_strips(const GemmArguments& args, const TensorMap& map_c,
+                                               const typename Traits::Sums& sum, const WgmmaTile& tile) const {
     const int place = consumer_ * 4 + warp_, row = tile.m + first_row();
     if constexpr (Traits::STORE == 16) {
       if (by_tma_) {
 #pragma unroll
         for (int i = 0; i < Traits::kTilesM; ++i) {
-          Traits::TmaStore::store(args, map_c, shared_.staging(place), sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+          const unsigned staging = shared_.staging(place);
+          if constexpr (Traits::kDirect) {
+            Traits::DirectStore::store(args, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+          } else {
+            Traits::TmaStore::store(args, map_c, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+          }
         }
         return;
       }
     }
-    if constexpr (Traits::CLUSTER_K == 1) {
-      if (args.split_k > 1) {
-        if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
-        void* const slices = typename Traits::Space(args).template slices<TAcc>();
-        const long long part = (long long)tile.slice * args.batch + tile.batch;
-        const long long strip = part * Strips::of_slice(args) + Strips::in_slice(args, row, tile.n);
-  #pragma unroll
-        for (int i = 0; i < Traits::kTilesM; ++i) Strips::store(Strips::at(slices, strip + 4 * i), sum[i]);
-        return;
-      }
+    if (args.split_k > 1) {
+      if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
+      void* const slices = typename Traits::Space(args).template slices<TAcc>();
+      const long long part = (long long)tile.slice * args.batch + tile.batch;
+      const long long strip = part * Strips::of_slice(args) + Strips::in_slice(args, row, tile.n);
+#pragma unroll
+      for (int i = 0; i < Traits::kTilesM; ++i) Strips::store(Strips::at(slices, strip + 4 * i), sum[i]);
+      return;
     }
     TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
     const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
     if constexpr (Traits::STORE < 16) {
-      if (by_tma_) {
-        Traits::WindowStore::store(to_c, sum, row, tile.n);
-        return;
-      }
+      Traits::WindowStore::store(to_c, sum, row, tile.n);
+    } else {
+      Traits::RowStore::store(to_c, staged, sum, row, tile.n);
     }
-    Traits::RowStore::store(to_c, staged, sum, row, tile.n);
   }
 
   WgmmaShared<Traits> shared_;
   int consumer_;
   int warp_;    // of the consumer
-  int by_tma_;  // C is written by TMA, if its rows allow it, or by windows
+  int by_tma_;  // C is written by TMA, if its rows allow it
   TAcc alpha_;
 };
 
@@ -507,7 +562,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
     if (warp == 0 || Traits::kFed) {
       WgmmaProducer<Traits>(shared, map_a, map_b).run(args);
     } else {
-      if constexpr (Traits::STORE == 16) {
+      if constexpr (Traits::STORE == 16 && !Traits::kDirect) {
         if (warp == 1) ptx::prefetch(map_c);
       }
       wgmma_start<Traits>();

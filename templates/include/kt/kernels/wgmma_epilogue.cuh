@@ -67,7 +67,6 @@ struct WgmmaTmaStore {
     if (threadIdx.x % 32 == 0) ptx::tma_store_wait_read<0>();
   }
 
- private:
   // Address bits from 4 on are XORed with those from 7 on: the latter are the row's.
   __device__ __forceinline__ static unsigned swizzle_of(int row) { return unsigned(row * ROW_BYTES / 128 % kUnits) << 4; }
 
@@ -101,6 +100,73 @@ struct WgmmaTmaStore {
                        : "memory");
         }
       }
+    }
+  }
+};
+
+// By ordinary accesses of 16 bytes, where TMA could write as well. C is in memory earlier: nobody waits for TMA to take
+// notice, to read shared memory and to write. The warp's part of shared memory is as for TMA.
+template <class TmaStore, class TAcc, class TOut, int BLOCK_N, int ROW_BYTES, int SLOTS>
+struct WgmmaDirectStore {
+  static constexpr int kColumns = ROW_BYTES / int(sizeof(TOut)), kPanels = BLOCK_N / kColumns;
+  static constexpr int kUnits = ROW_BYTES / 16, kWidth = 16 / int(sizeof(TOut));  // of a row; columns of one
+  static constexpr int kRowsAtOnce = 32 / kUnits, kTimes = kStripRows / kRowsAtOnce;
+
+  // Writes the strip that begins at (row, column). `ring` is the warp's part of shared memory.
+  __device__ __forceinline__ static void store(const GemmArguments& args, unsigned ring, const TAcc* sum, TAcc alpha,
+                                               int row, int column, int batch) {
+    const unsigned lane = unsigned(lane_here()), own_row = lane / kUnits, unit = lane % kUnits;
+    const bool whole = row + kStripRows <= args.m && column + BLOCK_N <= args.n;
+    TOut* const target = static_cast<TOut*>(args.c) + batch * args.stride_c + (row + int(own_row)) * args.ldc + column +
+                         int(unit) * kWidth;
+#pragma unroll
+    for (int first = 0; first < kPanels; first += SLOTS) {
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < SLOTS; ++i) {
+        TmaStore::put(ring + TmaStore::place_of(int(lane)), i * TmaStore::kSlotBytes, sum + (first + i) * (kColumns / 2), alpha);
+      }
+      __syncwarp();
+      if (whole) {
+#pragma unroll
+        for (int i = 0; i < SLOTS; ++i) {
+          unsigned words[kTimes][4];
+#pragma unroll
+          for (int at = 0; at < kTimes; ++at) ptx::load_shared(words[at], staged(ring, i, own_row, unit, at));
+#pragma unroll
+          for (int at = 0; at < kTimes; ++at) {
+            ptx::store_global(target + at * kRowsAtOnce * args.ldc + (first + i) * kColumns, words[at]);
+          }
+        }
+      } else {
+        const int rows = args.m - row - int(own_row), columns = args.n - column - int(unit) * kWidth - first * kColumns;
+#pragma unroll 1
+        for (int at = 0; at < SLOTS * kTimes; ++at) {
+          const int i = at / kTimes, down = at % kTimes * kRowsAtOnce;
+          if (down >= rows) continue;
+          unsigned words[4];
+          ptx::load_shared(words, staged(ring, i, own_row, unit, at % kTimes));
+          write(target + down * args.ldc + (first + i) * kColumns, words, columns - i * kColumns);
+        }
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static unsigned staged(unsigned ring, int slot, unsigned own_row, unsigned unit, int at) {
+    const unsigned row = own_row + at * kRowsAtOnce;
+    return ring + slot * TmaStore::kSlotBytes + row * ROW_BYTES + (unit * 16 ^ TmaStore::swizzle_of(int(row)));
+  }
+
+  // 16 bytes, of which `valid` columns lie inside C.
+  __device__ __forceinline__ static void write(TOut* target, const unsigned (&words)[4], int valid) {
+    if (valid >= kWidth) {
+      ptx::store_global(target, words);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      if (i < valid) target[i] = reinterpret_cast<const TOut*>(words)[i];
     }
   }
 };

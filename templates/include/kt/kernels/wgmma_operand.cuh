@@ -2,7 +2,8 @@
 //
 // The tile is cut into panels, whose rows TMA swizzles within 128 bytes (or 64 or 32, where the tile is that narrow).
 // K_MAJOR, where k is contiguous in memory: rows of a panel lie along mn (m or n), and panels follow each other along k.
-// Otherwise rows lie along k, and panels follow each other along mn; the last one may reach beyond the tile.
+// Otherwise rows lie along k, and panels follow each other along mn; the last one may reach beyond the tile. wgmma reads
+// 16-bit formats alone that way; 4-byte elements are taken from there into registers (wgmma_fragments.cuh).
 
 namespace kt {
 
@@ -25,7 +26,8 @@ struct WgmmaOperand {
   static constexpr int kStepK = 32 / ELEMENT_BYTES;
   static constexpr int kSteps = BLOCK_K / kStepK;
 
-  static_assert(K_MAJOR ? EXTENT % 8 == 0 : ELEMENT_BYTES == 2, "8 rows swizzle together; 16-bit alone is read along mn");
+  static_assert(!K_MAJOR || EXTENT % 8 == 0, "8 rows swizzle together");
+  static_assert(K_MAJOR || ELEMENT_BYTES != 1, "bytes are read along k");
   static_assert(!K_MAJOR || BLOCK_K % kRowElements == 0, "whole panels along k");
   static_assert(kBoxRows * kBoxes * SHARERS == kRows && kBoxRows % 8 == 0, "boxes are whole groups of 8 rows");
   static_assert(kBytes % 1024 == 0, "what follows must be aligned as well");

@@ -1,4 +1,4 @@
-// How accumulators become rows of C that begin anywhere: 32-bit results, for beta = 0, without shared memory.
+// How accumulators become rows of C that begin anywhere: 32-bit results, without shared memory.
 //
 // As in wgmma_windows.cuh, but a window is 8 bytes, two columns, and so wide as what a lane has of each 8 columns. Where a
 // row begins at an odd element, a window's first column is the last one of the lane before, of lane 3 that of the columns
@@ -21,14 +21,14 @@ struct WgmmaPairStore {
 #pragma unroll 1
     for (int i = 0; i < kRows; ++i) {
       const int own_row = row + i / 2 * 64 + i % 2 * 8 + lane_here() / 4;
-      store_row(output.at(own_row, column), own_row < output.m, output.alpha, sum, i, end);
+      store_row(output, output.at(own_row, column), own_row < output.m, sum, i, end);
     }
   }
 
  private:
   // One row of each four lanes, from left to right.
-  template <class TOut>
-  __device__ __forceinline__ static void store_row(TOut* target, bool inside, TAcc alpha,
+  template <class Target, class TOut>
+  __device__ __forceinline__ static void store_row(const Target& output, TOut* target, bool inside,
                                                    const TAcc (&sum)[STRIPS][BLOCK_N / 2], int number, int end) {
     const int lane = lane_here(), in_row = lane & 3, turn = lane - in_row + ((in_row + 3) & 3);
     const int shift = ODD ? int(reinterpret_cast<unsigned long long>(target) / sizeof(TOut) % 2) : 0;
@@ -36,12 +36,14 @@ struct WgmmaPairStore {
     TOut before = TOut(0);
 #pragma unroll 1
     for (int i = 0; i < kPieces; ++i) {
-      TOut pairs[kPairs][2] = {};
-      choose(pairs, sum, number * kPieces + i, alpha);
+      TAcc pairs[kPairs][2] = {};
+      choose(pairs, sum, number * kPieces + i, output.alpha);
+      if (output.reads() && inside) add_before(pairs, output, target, i * kColumns + 2 * in_row, end);
 #pragma unroll
       for (int j = 0; j < kPairs; ++j) {
         const int column = i * kColumns + 8 * j + 2 * in_row;
-        TOut first = pairs[j][0], second = pairs[j][1];
+        const TOut own[2] = {TOut(pairs[j][0]), TOut(pairs[j][1])};
+        TOut first = own[0], second = own[1];
         if constexpr (ODD) {
           const TOut turned = __shfl_sync(~0u, second, turn);
           second = shift ? first : second;
@@ -52,15 +54,26 @@ struct WgmmaPairStore {
         if (inside && column >= shift && column - shift + 2 <= end) {
           *reinterpret_cast<Vector<TOut, 2>*>(place - shift) = {{first, second}};
         }
-        if (inside && (column < shift || (column >= last && column < end))) place[0] = pairs[j][0];
-        if (inside && column + 1 >= last && column + 1 < end) place[1] = pairs[j][1];
+        if (inside && (column < shift || (column >= last && column < end))) place[0] = own[0];
+        if (inside && column + 1 >= last && column + 1 < end) place[1] = own[1];
       }
     }
   }
 
-  // The results of piece `number`, counted over all rows. What is unrolled is this choice only: it compiles quickly.
-  template <class TOut>
-  __device__ __forceinline__ static void choose(TOut (&pairs)[kPairs][2], const TAcc (&sum)[STRIPS][BLOCK_N / 2], int number,
+  // Adds beta times what C held before; the first pair is column `first` of the tile's row.
+  template <class Target, class TOut>
+  __device__ __forceinline__ static void add_before(TAcc (&pairs)[kPairs][2], const Target& output, const TOut* target,
+                                                    int first, int end) {
+#pragma unroll
+    for (int i = 0; i < 2 * kPairs; ++i) {
+      const int column = first + i / 2 * 8 + i % 2;
+      if (column < end) pairs[i / 2][i % 2] += output.beta * convert<TAcc>(target[column]);
+    }
+  }
+
+  // alpha times the sums of piece `number`, counted over all rows. What is unrolled is this choice only: it compiles
+  // quickly.
+  __device__ __forceinline__ static void choose(TAcc (&pairs)[kPairs][2], const TAcc (&sum)[STRIPS][BLOCK_N / 2], int number,
                                                 TAcc alpha) {
     constexpr int kAtOnce = 4, kNumbers = kRows * kPieces;
 #pragma unroll
@@ -75,14 +88,13 @@ struct WgmmaPairStore {
     }
   }
 
-  template <class TOut>
-  __device__ __forceinline__ static void scale(TOut (&pairs)[kPairs][2], const TAcc* sum, int columns, TAcc alpha) {
+  __device__ __forceinline__ static void scale(TAcc (&pairs)[kPairs][2], const TAcc* sum, int columns, TAcc alpha) {
     alpha = ptx::computed_here(alpha);  // else all pieces would be made before the loop, in registers that are not there
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
       if (8 * j >= columns) continue;
-      pairs[j][0] = TOut(alpha * sum[4 * j]);
-      pairs[j][1] = TOut(alpha * sum[4 * j + 1]);
+      pairs[j][0] = alpha * sum[4 * j];
+      pairs[j][1] = alpha * sum[4 * j + 1];
     }
   }
 };

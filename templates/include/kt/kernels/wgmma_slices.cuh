@@ -20,16 +20,25 @@ struct WgmmaStrips {
     for (int i = 0; i < kWords; ++i) words[i * 32] = {{sum[4 * i], sum[4 * i + 1], sum[4 * i + 2], sum[4 * i + 3]}};
   }
 
-  // Past the L1 cache, for other blocks write them meanwhile. The fences keep the compiler from loading everything at
-  // once, into registers that are not there.
+  // Past the L1 cache, for other blocks write them meanwhile. A round trip to L2 takes as long as a step of k, so as many
+  // words are asked for at once as there are REGISTERS for besides the accumulators; the fences keep the compiler to that.
+  template <int REGISTERS>
   __device__ __forceinline__ static void add(const Word* words, TAcc* sum) {
+    constexpr int kAtOnce = REGISTERS >= 96 ? 12 : REGISTERS >= 72 ? 6 : 3;
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      const uint4 bits = __ldcg(reinterpret_cast<const uint4*>(words + i * 32));
-      const Word word = reinterpret_cast<const Word&>(bits);
+    for (int first = 0; first < kWords; first += kAtOnce) {
+      uint4 bits[kAtOnce];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) sum[4 * i + j] += word.at[j];
-      if (i % 2 == 1) compiler_fence();
+      for (int i = 0; i < kAtOnce && first + i < kWords; ++i) {
+        bits[i] = __ldcg(reinterpret_cast<const uint4*>(words + (first + i) * 32));
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce && first + i < kWords; ++i) {
+        const Word word = reinterpret_cast<const Word&>(bits[i]);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sum[4 * (first + i) + j] += word.at[j];
+      }
+      compiler_fence();
     }
   }
 

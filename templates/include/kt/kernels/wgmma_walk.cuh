@@ -33,18 +33,16 @@ class Divisor {
 // The tiles of a cluster, CLUSTER_M x CLUSTER_N neighbours, are dealt out together: one of each to its blocks. Clusters
 // walk all tiles of a slice, then of the next slice, then the next batch.
 //
-// The CLUSTER_K slices of k of a tile are summed by blocks of the same cluster, which has no other tile.
-//
 // Within a slice, groups of `raster_group` rows of clusters are walked down the rows first, then across the columns, so
 // that what runs together shares rows of A and columns of B in the L2 cache.
 //
 // With stream-K (Osama et al., PPoPP 2023) whole rounds of tiles are dealt out one each; the steps of the last one to two
 // rounds are shared evenly, so that all clusters end together. A cluster walks its share backwards: the tile that it
 // begins and another one ends comes first, so that the other finds it ready, and nobody waits for a higher index.
-template <int BLOCK_M, int BLOCK_N, int BLOCK_K, int CLUSTER_M, int CLUSTER_N, int CLUSTER_K>
+template <int BLOCK_M, int BLOCK_N, int BLOCK_K, int CLUSTER_M, int CLUSTER_N>
 class WgmmaWalk {
  public:
-  static constexpr unsigned kTiles = CLUSTER_M * CLUSTER_N, kBlocks = kTiles * CLUSTER_K;
+  static constexpr unsigned kBlocks = CLUSTER_M * CLUSTER_N;
 
   __device__ __forceinline__ explicit WgmmaWalk(const GemmArguments& args)
       : rows_(count(args.m, BLOCK_M * CLUSTER_M)), steps_(int(count(args.k, BLOCK_K))), per_slice_(steps_),
@@ -63,11 +61,7 @@ class WgmmaWalk {
       by_slices_ = Divisor(unsigned(args.split_k));
       per_slice_ = int(count(steps_, args.split_k));
     }
-    if constexpr (CLUSTER_K > 1) {
-      end_ = min_of(end_, next_ + 1);
-    } else {
-      if (args.stream_k) share_rest();
-    }
+    if (args.stream_k) share_rest();
   }
 
   // The next tile, or false.
@@ -85,12 +79,11 @@ class WgmmaWalk {
       tile.steps = min_of(per_slice_, steps_ - tile.first_step);
       tile.first_block = int(blockIdx.x);
       tile.ends = 1;
-      if constexpr (CLUSTER_K > 1) take_slice(tile, int(blockIdx.x % kBlocks / kTiles));
     }
     unsigned row, first = 0;
     if (height_ < rows_) first = by_group_.divide(inside, inside) * height_;
     const Divisor& by_rows = rows_ - first < height_ ? by_rest_ : by_height_;
-    const unsigned column = by_rows.divide(inside, row), rank = blockIdx.x % kBlocks % kTiles;
+    const unsigned column = by_rows.divide(inside, row), rank = blockIdx.x % kBlocks;
     tile.m = int(((first + row) * CLUSTER_M + rank % CLUSTER_M) * BLOCK_M);
     tile.n = int((column * CLUSTER_N + rank / CLUSTER_M) * BLOCK_N);
     return true;
@@ -112,13 +105,6 @@ class WgmmaWalk {
     share_end_ = share_begin_ + per_cluster_ + (cluster < longer_);
     end_ = dealt;
     by_steps_ = Divisor(unsigned(steps_));
-  }
-
-  // Of a whole tile: the steps of one of the cluster's slices. Some have one more.
-  __device__ __forceinline__ void take_slice(WgmmaTile& tile, int slice) const {
-    const int steps = steps_ / CLUSTER_K, longer = steps_ % CLUSTER_K;
-    tile.first_step = slice * steps + min_of(slice, longer);
-    tile.steps = steps + (slice < longer);
   }
 
   // The last piece of this cluster's share; returns the tile's number among those that are shared.

@@ -1,4 +1,4 @@
-// How accumulators become rows of C that begin anywhere: 16-bit results, for beta = 0, without shared memory.
+// How accumulators become rows of C that begin anywhere: 16-bit results, without shared memory.
 //
 // A row of C is cut into windows: the 16 bytes, 8 columns, at each multiple of 16 bytes. A tile's row begins `shift` columns
 // behind a multiple, so that window w has the tile's columns from 8 w - shift on. Whole windows are written by one access
@@ -16,9 +16,9 @@ namespace kt {
 // STRIPS strips, 64 rows apart. ODD: shifts may be odd. A lane's two rows pass together if there are REGISTERS for both.
 template <class TAcc, bool BF16, bool ODD, int STRIPS, int BLOCK_N, int REGISTERS>
 struct WgmmaWindowStore {
-  static constexpr int kColumns = BLOCK_N % 64 == 0 ? 64 : 32;  // of a piece: what is independent hides what is slow
+  static constexpr int kColumns = BLOCK_N % 64 == 0 && REGISTERS >= 64 ? 64 : 32;  // of a piece: what is independent hides what is slow
   static constexpr int kWords = kColumns / 8, kPieces = cdiv(BLOCK_N, kColumns);
-  static constexpr int kRows = REGISTERS >= 96 ? 2 : 1, kPasses = 2 / kRows * STRIPS;
+  static constexpr int kRows = REGISTERS >= 120 ? 2 : 1, kPasses = 2 / kRows * STRIPS;
 
   template <class Target>
   __device__ __forceinline__ static void store(const Target& output, const TAcc (&sum)[STRIPS][BLOCK_N / 2], int row,
@@ -113,8 +113,20 @@ struct WgmmaWindowStore {
 #pragma unroll 1
     for (int number = 0; number < kPieces; ++number) {
       const int piece = number * kColumns;
-      unsigned words[kRows][kWords] = {};
-      choose(words, sum, pass * kPieces + number, output.alpha);
+      TAcc scaled[kRows][2 * kWords] = {};
+      choose(scaled, sum, pass * kPieces + number, output.alpha);
+      if (output.reads()) {
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) {
+          if (inside[i]) add_before(scaled[i], output, target + i * next, lane, piece);
+        }
+      }
+      unsigned words[kRows][kWords];
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+        for (int j = 0; j < kWords; ++j) words[i][j] = pack_pair<BF16>(scaled[i][2 * j], scaled[i][2 * j + 1]);
+      }
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         unsigned windows[kWords];
@@ -128,23 +140,23 @@ struct WgmmaWindowStore {
           }
         }
       }
-      // Ends lie in the first 8 columns and in the last 7.
-      if (piece == 0 || piece + kColumns + 6 >= lane.end) {
+      // Ends lie in the first 8 columns and in the last 7: those of at most two words.
+      const int last = (lane.end - 1 - piece) / 8;
 #pragma unroll
-        for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-          for (int j = 0; j < kWords; ++j) {
-            if (piece + j > 0 && piece + 8 * j + 14 < lane.end) continue;
-            lane.write_ends(target + i * next, inside[i], words[i][j], piece, 8 * j);
-          }
+      for (int i = 0; i < kRows; ++i) {
+        if (piece == 0) lane.write_ends(target + i * next, inside[i], words[i][0], piece, 0);
+#pragma unroll 1
+        for (int j = max_of(last - 1, piece == 0 ? 1 : 0); j < min_of(last + 1, kWords); ++j) {
+          lane.write_ends(target + i * next, inside[i], word_at(words[i], j), piece, 8 * j);
         }
       }
       target += kColumns;
     }
   }
 
-  // The words of piece `number`, counted over all passes. What is unrolled is this choice only: it compiles quickly.
-  __device__ __forceinline__ static void choose(unsigned (&words)[kRows][kWords], const TAcc (&sum)[STRIPS][BLOCK_N / 2],
+  // alpha times the sums of piece `number`, counted over all passes. What is unrolled is this choice only: it compiles
+  // quickly.
+  __device__ __forceinline__ static void choose(TAcc (&scaled)[kRows][2 * kWords], const TAcc (&sum)[STRIPS][BLOCK_N / 2],
                                                 int number, TAcc alpha) {
     constexpr int kAtOnce = 4, kNumbers = kPasses * kPieces;
 #pragma unroll
@@ -153,23 +165,43 @@ struct WgmmaWindowStore {
 #pragma unroll
       for (int i = first; i < min_of(first + kAtOnce, kNumbers); ++i) {
         const int row = i / kPieces * kRows;  // of all rows of a lane
-        if (i == number) pack(words, sum[row / 2], i % kPieces * kColumns, row % 2, alpha);
+        if (i == number) scale(scaled, sum[row / 2], i % kPieces * kColumns, row % 2, alpha);
       }
     }
   }
 
-  __device__ __forceinline__ static void pack(unsigned (&words)[kRows][kWords], const TAcc* sum, int piece, int first_half,
-                                              TAcc alpha) {
-    alpha = ptx::computed_here(alpha);  // else all pieces would be packed before the loop, in registers that are not there
+  __device__ __forceinline__ static void scale(TAcc (&scaled)[kRows][2 * kWords], const TAcc* sum, int piece,
+                                               int first_half, TAcc alpha) {
+    alpha = ptx::computed_here(alpha);  // else all pieces would be scaled before the loop, in registers that are not there
 #pragma unroll
     for (int j = 0; j < kWords; ++j) {
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         if (piece + 8 * j >= BLOCK_N) continue;
         const TAcc* const pair = sum + (piece / 2 + 4 * j + 2 * (first_half + i));
-        words[i][j] = pack_pair<BF16>(alpha * pair[0], alpha * pair[1]);
+        scaled[i][2 * j] = alpha * pair[0];
+        scaled[i][2 * j + 1] = alpha * pair[1];
       }
     }
+  }
+
+  // Adds beta times what C held before. `target` is column `piece` of the tile's row.
+  template <class Target>
+  __device__ __forceinline__ static void add_before(TAcc (&scaled)[2 * kWords], const Target& output,
+                                                    const typename Target::Element* target, const Lane& lane, int piece) {
+#pragma unroll
+    for (int i = 0; i < 2 * kWords; ++i) {
+      const int at = i / 2 * 8 + (lane.number & 3) * 2 + i % 2;
+      if (piece + at < lane.end) scaled[i] += output.beta * convert<TAcc>(target[at]);
+    }
+  }
+
+  // By choices: an array with changing indices would lie in memory.
+  __device__ __forceinline__ static unsigned word_at(const unsigned (&words)[kWords], int index) {
+    unsigned word = words[0];
+#pragma unroll
+    for (int i = 1; i < kWords; ++i) word = i == index ? words[i] : word;
+    return word;
   }
 
   template <class TOut>

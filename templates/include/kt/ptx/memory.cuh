@@ -47,6 +47,9 @@ __device__ __forceinline__ unsigned load_or_zero(const void* global, bool valid)
 __device__ __forceinline__ void store_shared(unsigned shared, unsigned value) {
   asm volatile("st.shared.u32 [%0], %1;\n" ::"r"(shared), "r"(value));
 }
+__device__ __forceinline__ void store_shared(unsigned shared, const unsigned (&words)[2]) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};\n" ::"r"(shared), "r"(words[0]), "r"(words[1]));
+}
 
 // 8 or 16 bytes of global memory as one access. The compiler would make four of it where it sees no alignment.
 __device__ __forceinline__ void store_global(void* global, const unsigned (&words)[2]) {
@@ -57,6 +60,12 @@ __device__ __forceinline__ void store_global(void* global, const unsigned (&word
                "r"(words[3]));
 }
 
+__device__ __forceinline__ void load_shared(unsigned (&word)[1], unsigned shared) {
+  asm volatile("ld.shared.u32 %0, [%1];\n" : "=r"(word[0]) : "r"(shared));
+}
+__device__ __forceinline__ void load_shared(unsigned (&words)[2], unsigned shared) {
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];\n" : "=r"(words[0]), "=r"(words[1]) : "r"(shared));
+}
 __device__ __forceinline__ void load_shared(unsigned (&words)[4], unsigned shared) {
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])

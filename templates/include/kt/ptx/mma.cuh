@@ -47,22 +47,24 @@ __device__ __forceinline__ void mma(unsigned (&sum)[2], const unsigned* a, const
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Four 8-bit floats become two words of two fp16 each, which hold them exactly.
+// The two 8-bit floats in the lower (0) or upper (1) half of a word as two of fp16, which hold them exactly.
+#define KT_WIDEN(FORMAT, HALF)                                                                                \
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.rn.f16x2." FORMAT " %0, " HALF ";\n}\n" \
+               : "=r"(pair)                                                                                   \
+               : "r"(word))
+
 template <Format FORMAT>
-__device__ __forceinline__ void widen(unsigned (&pairs)[2], unsigned word) {
-  if constexpr (FORMAT == Format::kFp8E4m3) {
-    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e4m3x2 %0, low;\n"
-        "cvt.rn.f16x2.e4m3x2 %1, high;\n}\n"
-        : "=r"(pairs[0]), "=r"(pairs[1])
-        : "r"(word));
-  } else {
-    static_assert(FORMAT == Format::kFp8E5m2);
-    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e5m2x2 %0, low;\n"
-        "cvt.rn.f16x2.e5m2x2 %1, high;\n}\n"
-        : "=r"(pairs[0]), "=r"(pairs[1])
-        : "r"(word));
-  }
+__device__ __forceinline__ unsigned widened(unsigned word, int half) {
+  static_assert(FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2);
+  constexpr bool kE4m3 = FORMAT == Format::kFp8E4m3;
+  unsigned pair;
+  if (kE4m3 && half == 0) KT_WIDEN("e4m3x2", "low");
+  if (kE4m3 && half == 1) KT_WIDEN("e4m3x2", "high");
+  if (!kE4m3 && half == 0) KT_WIDEN("e5m2x2", "low");
+  if (!kE4m3 && half == 1) KT_WIDEN("e5m2x2", "high");
+  return pair;
 }
+#undef KT_WIDEN
 
 // A word is one number here: words 0, 1 of A and 0 of B belong to k = t, the others to k = t + 4. (So says `mma`; as
 // long as A and B agree, a word may be of any k.) m8n8k4 has half the rate of m16n8k8 on sm_90.
@@ -85,12 +87,29 @@ __device__ __forceinline__ void mma(double (&sum)[4], const double* a, const dou
 #endif
 }
 
-// To nearest, ties away from zero, as cvt.rna.tf32 does: half a unit of the last place that tf32 has is added, and `mma`
-// cuts the bits that it has not. Infinities and NaN stay; denormal numbers are cut. One logical operation and one FFMA
-// a word: what the conversion becomes on sm_90 keeps the integer unit busy for longer than the multiplication takes.
+// To the nearest number of tf32: `mma` itself would cut the bits that it has not. From sm_90 on it is one conversion,
+// ties to even. Before, half a unit of the last place that tf32 has is added (ties away from zero), by one logical
+// operation and one FFMA: what cvt.rna.tf32 becomes keeps the integer unit busy for longer than the multiplication
+// takes. Infinities and NaN stay; there denormal numbers are cut.
 __device__ __forceinline__ unsigned round_to_tf32(unsigned fp32) {
-  const float power_of_two = __uint_as_float(fp32 & 0xff800000u);  // with the number's sign and exponent
-  return __float_as_uint(__fmaf_rn(power_of_two, 0x1p-11f, __uint_as_float(fp32)));
+  unsigned rounded;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cvt.rn.tf32.f32 %0, %1;\n" : "=r"(rounded) : "f"(__uint_as_float(fp32)));
+#else
+  asm volatile(
+      "{\n.reg .b32 power;\nand.b32 power, %1, 0xff800000;\nfma.rn.f32 %0, power, 0f3a000000, %1;\n}\n"
+      : "=r"(rounded)
+      : "r"(fp32));
+#endif
+  return rounded;
+}
+
+// `__byte_perm` that stays where it stands.
+template <unsigned SELECTOR>
+__device__ __forceinline__ unsigned permuted(unsigned first, unsigned second) {
+  unsigned word;
+  asm volatile("prmt.b32 %0, %1, %2, %3;\n" : "=r"(word) : "r"(first), "r"(second), "n"(SELECTOR));
+  return word;
 }
 
 }  // namespace ptx
