@@ -50,7 +50,7 @@ def bases_of(a: int, b: int, c: int) -> Bases:
 
 def placed(problem: Problem, bases: Bases) -> Problem:
     """The problem with operands that are so aligned; its own base alignment counts for nothing."""
-    fields = problem.as_dict() | {"base_alignment": TUNED_ALIGNMENT}
+    fields: dict[str, Any] = {**problem.as_dict(), "base_alignment": TUNED_ALIGNMENT}
     return PlacedProblem(**fields, bases=bases) if bases else Problem(**fields)
 
 
