@@ -76,7 +76,13 @@ def _asked(formats: Formats) -> list[tuple[Problem, dict[str, Value]]]:
     small = [*ragged(formats), *every_alignment(formats), *misaligned_bases(formats), *every_scalar(formats)]
     large = [formats.problem(515, 517, 131, layout) for layout in LAYOUTS]
     choices: list[dict[str, Value]] = [{"stream_k": 1}, {"pack_a": 1}, {"pack_b": 1}]
-    return [(problem, {}) for problem in small] + [(problem, fixed) for fixed in choices for problem in large]
+    thin = [formats.problem(m, n, 259, layout) for layout in LAYOUTS for m, n in ((9, 4101), (4101, 7))]
+    kinds: list[dict[str, Value]] = [{"form": "stretch"}, {"form": "stream"}, {"cluster_k": 2}]
+    return [
+        *((problem, {}) for problem in small),
+        *((problem, fixed) for fixed in choices for problem in large),
+        *((problem, fixed) for fixed in kinds for problem in thin),
+    ]
 
 
 def _chosen(covering: Covering, problem: Problem, fixed: dict[str, Value]) -> list[Config]:
