@@ -118,13 +118,13 @@ def _words(tile: Tile, width: int, first: int, extent: int, step: int) -> Iterat
 
 
 def _doubles(tile: Tile, first: int, extent: int, step: int) -> Iterator[tuple[Access, int]]:
-    for octet, half in product(range(extent // 8), range(2)):
+    for octet, part in product(range(extent // 8), range(4)):
         if tile.along_k:
-            start = [tile.offset(first + x // 4, x % 4 * 8) ^ (step * 64 + half * 32) for x in LANES]
+            start = [tile.offset(first + x // 4, x % 4 * 8) ^ (step * 128 + part * 32) for x in LANES]
             yield [x + octet * 8 * tile.row_bytes for x in start], 8
         else:
-            start = [tile.offset(half * 4 + x % 4, (first + octet % 2 * 8 + x // 4) * 8) for x in LANES]
-            yield [x + octet // 2 * 128 + step * 8 * tile.row_bytes for x in start], 8
+            start = [tile.offset(part % 2 * 4 + x % 4, (first + octet % 2 * 8 + x // 4) * 8) for x in LANES]
+            yield [x + octet // 2 * 128 + (step * 16 + part // 2 * 8) * tile.row_bytes for x in start], 8
 
 
 def _octet(side: str, matrix: int) -> int:
@@ -141,7 +141,7 @@ def fragments(tile: Tile, side: str, first: int, extent: int, step: int) -> dict
     for number, (access, _) in enumerate(read(tile, side, first, extent, step)):
         if tile.size == 8:
             for lane in LANES:
-                words[number // 2, number % 2, lane] = tuple(memory[access[lane] + byte] for byte in range(8))
+                words[number // 4, number % 4, lane] = tuple(memory[access[lane] + byte] for byte in range(8))
         elif tile.size == 4 and not tile.along_k:
             for lane, i in product(LANES, range(spread(tile, side))):
                 octet = number // 2 * spread(tile, side) + i
@@ -176,11 +176,11 @@ def _arranged(tile: Tile, side: str, matrices: list[Word]) -> dict[tuple[int, in
 
 
 def wanted(tile: Tile, side: str, octet: int, half: int, lane: int, first: int, step: int) -> Word:
-    """What `mma` takes: PTX ISA, the matrix fragments of m16n8k16, m16n8k8, m16n8k32 and of fp64."""
+    """What `mma` takes: PTX ISA, the matrix fragments of m16n8k16, m16n8k8, m16n8k32 and of fp64 (m16n8k16)."""
     g, t = lane // 4, lane % 4
     mn = first + position(spread(tile, side), octet, g)
     each = max(1, 4 // tile.size)  # elements of a word
-    k = [(half * 4 + t) * each + i + step * 8 * each for i in range(each)]
+    k = [(half * 4 + t) * each + i + step * (16 if tile.size == 8 else 8) * each for i in range(each)]
     return tuple((mn * tile.depth + x, byte) for x in k for byte in range(tile.size))
 
 
@@ -209,10 +209,10 @@ def tiles() -> list[Tile]:
 @pytest.mark.parametrize("tile", tiles(), ids=str)
 def test_fragments_hold_what_mma_takes_and_reads_meet_each_bank_once(tile: Tile) -> None:
     warp = 32 if tile.extent % 32 == 0 else 16
-    steps = tile.depth * tile.size // (64 if tile.size == 8 else 32)
+    steps = tile.depth * tile.size // (128 if tile.size == 8 else 32)
     for side, first, step in product("ab", {0, tile.extent - warp}, {0, steps - 1}):
         words = fragments(tile, side, first, warp, step)
-        assert set(words) == set(product(range(warp // 8), range(2), LANES))
+        assert set(words) == set(product(range(warp // 8), range(4 if tile.size == 8 else 2), LANES))
         for (octet, half, lane), word in words.items():
             assert word == wanted(tile, side, octet, half, lane, first, step)
         assert {wavefronts(access, width) for access, width in read(tile, side, first, warp, step)} == {0}

@@ -54,7 +54,7 @@ struct MmaForm : PlainSums<TAcc> {
 #endif
   static constexpr int kMultiplications = kWidened ? 2 : 1;
   static constexpr Format kMultiplied = kWidened ? Format::kFp16 : FORMAT;
-  static constexpr int kDepthBytes = kDoubles ? 64 : 32;
+  static constexpr int kDepthBytes = kDoubles ? 128 : 32;
   // The next fragments are read while the present ones multiply. Of fp64, whose instructions are long and whose sums
   // need the registers, only the next strip of A is there, and B's next octets during the last strip of a k step.
   static constexpr bool kByStrips = kDoubles;
@@ -116,7 +116,7 @@ struct MmaTraits {
   static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "a warp reads 16 rows or columns at once");
   static_assert(kThreads <= 1024, "a block has at most 1024 threads");
   static_assert(STAGES >= 2, "one tile is read while the next arrives");
-  static_assert(kSteps >= 2, "copies end before the last k step");
+  static_assert(kSteps >= 2 || Form::kByStrips, "copies end before the last k step");
   static_assert(!EARLY || (STAGES >= 3 && !Form::kByStrips), "an early barrier needs a stage more and a k step ahead");
 };
 
@@ -169,13 +169,17 @@ struct MmaSums {
 #pragma unroll
     for (int i = 0; i < kStrips; ++i) multiply_strip(i, a, b, after);
   }
+  // Where B follows octet by octet during the last strip, the first of them is the one that has been free for longest.
+  __device__ __forceinline__ static constexpr bool turned(int strip) {
+    return strip % 2 && !(Form::kByStrips && strip == kStrips - 1);
+  }
   template <class After>
   __device__ __forceinline__ void multiply_strip(int i, const typename Traits::FragmentA& a,
                                                  const typename Traits::FragmentB& b, const After& after) {
 #pragma unroll
     for (int step = 0; step < kOctets; ++step) {
-      const int j = i % 2 ? kOctets - 1 - step : step;
-      ptx::mma<Form::kMultiplied>(at[i][j], a.at + 4 * i, b.at + 2 * j);
+      const int j = turned(i) ? kOctets - 1 - step : step;
+      ptx::mma<Form::kMultiplied>(at[i][j], a.of(i), b.of(j));
       after(i * kOctets + step);
     }
   }
@@ -264,11 +268,11 @@ struct MmaPipeline {
     return next == end ? shared : next;
   }
 
-  // The barrier stands before the last k step of a tile, and the copies in the k steps before it. EARLY: it stands one
-  // k step before, which leaves the compiler free to place the first reads of the next tile, and the copies after it;
-  // they have less time to arrive.
+  // The barrier stands before the last k step of a tile (by strips: before its last strip), and the copies in the k
+  // steps before it. EARLY: it stands one k step before, which leaves the compiler free to place the first reads of the
+  // next tile, and the copies after it; they have less time to arrive.
   static constexpr bool kEarly = Traits::EARLY;
-  static constexpr int kParts = kEarly ? 2 : kSteps - 1;  // of the copies of a tile: one in a k step
+  static constexpr int kParts = kEarly ? 2 : Traits::Form::kByStrips ? kSteps : kSteps - 1;  // of the copies: one in a k step
   static constexpr int kFirstCopy = kEarly ? kSteps - 2 : 0;
   struct Staged {
     typename Traits::TileA::template Staged<kParts> a;
@@ -395,28 +399,32 @@ struct MmaPipeline {
     if constexpr (!kLast) step<K_STEP + 1>(sums);
   }
 
-  // The strips of a k step; the next strip of A is read during each, in the last one the first of the next k step and
-  // B.
+  // The strips of a k step. The next strip of A is read before each, in the last one the first of the next k step;
+  // there each octet of B is read behind the instruction that was the last to take it.
   template <int K_STEP>
   __device__ __forceinline__ void multiply_by_strips(MmaSums<Traits>& sums) {
-    constexpr int kStrips = MmaSums<Traits>::kStrips, kOctetsB = MmaSums<Traits>::kOctets;
+    constexpr int kStrips = MmaSums<Traits>::kStrips;
+    constexpr int kStripPieces = kPiecesA / kStrips;
     Raw fresh;
     Fragments next = now;
 #pragma unroll
     for (int i = 0; i < kStrips; ++i) {
       const bool last = i == kStrips - 1;
-      const int k_step = last ? (K_STEP + 1) % kSteps : K_STEP;
+      const int k_step = last ? (K_STEP + 1) % kSteps : K_STEP, strip = last ? 0 : i + 1;
       if (K_STEP == kSteps - 1 && last) {
         end_copy();
         await_stage();
         drain = after(drain);
       }
-      const int strip = last ? 0 : i + 1;
       reader_a.template read<2>(fresh.a, drain, k_step, 2 * strip);
-      if (last) reader_b.template read<kOctetsB>(fresh.b, drain + Traits::TileA::kBytes, k_step, 0);
-      sums.multiply_strip(i, now.a, now.b, [](int) {});
+      sums.multiply_strip(i, now.a, now.b, [&](int product) {
+        const int octet = product - i * MmaSums<Traits>::kOctets;
+        if (last) reader_b.template read<1>(fresh.b, drain + Traits::TileA::kBytes, k_step, octet);
+      });
 #pragma unroll
-      for (int piece = 0; piece < 4; ++piece) arrange(last ? next : now, fresh, 0, 4 * strip + piece);
+      for (int piece = 0; piece < kStripPieces; ++piece) {
+        arrange(last ? next : now, fresh, 0, kStripPieces * strip + piece);
+      }
     }
 #pragma unroll
     for (int piece = kPiecesA; piece < kPieces; ++piece) arrange(next, fresh, 0, piece);

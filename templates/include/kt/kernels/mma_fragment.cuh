@@ -14,16 +14,19 @@ __host__ __device__ constexpr int octet_position(int octet, int g) {
   return octet / SPREAD * (8 * SPREAD) + g * SPREAD + octet % SPREAD;
 }
 
-// The words of one multiplication, two an octet (half 0 and 1 of the k step): for A in the order in which `mma` takes
-// two octets, for B octet by octet.
+// The words of one multiplication, `kParts` an octet (part by part of the k step): for A in the order in which `mma`
+// takes two octets, for B octet by octet.
 template <class Form, Side SIDE, int OCTETS>
 struct Fragment {
   using Word = typename Form::Word;
-  Word at[2 * OCTETS];
+  static constexpr int kParts = Form::kDoubles ? 4 : 2;
+  Word at[kParts * OCTETS];
 
-  __device__ __forceinline__ void set(int octet, int half, Word word) {
-    at[SIDE == Side::kA ? octet / 2 * 4 + half * 2 + octet % 2 : octet * 2 + half] = word;
+  __device__ __forceinline__ void set(int octet, int part, Word word) {
+    at[SIDE == Side::kA ? (octet / 2 * kParts + part) * 2 + octet % 2 : octet * kParts + part] = word;
   }
+  // What one instruction takes: strip `i` of A, octet `i` of B.
+  __device__ __forceinline__ const Word* of(int i) const { return at + (SIDE == Side::kA ? 2 : 1) * kParts * i; }
 };
 
 // Of 16 neighbours, ldmatrix brings words in the order of the fragment: a matrix is of this octet and half.
@@ -58,13 +61,13 @@ struct MatrixWords {
 // Doubles, a piece each.
 template <Side SIDE, int OCTETS>
 struct SingleDoubles {
-  using Raw = double[OCTETS][2];
-  static constexpr int kPieces = OCTETS * 2;
+  using Raw = double[OCTETS][4];
+  static constexpr int kPieces = OCTETS * 4;
 
   template <class Form>
   __device__ __forceinline__ static void arrange(Fragment<Form, SIDE, OCTETS>& fragment, const Raw& raw, int,
                                                  int piece) {
-    fragment.set(piece / 2, piece % 2, raw[piece / 2][piece % 2]);
+    fragment.set(piece / 4, piece % 4, raw[piece / 4][piece % 4]);
   }
 };
 
@@ -212,8 +215,8 @@ struct WordReader {
   }
 };
 
-// fp64, k contiguous: a lane reads k = t and t + 4 of one row. (16 bytes at once would bring numbers that `mma` does
-// not take from neighbouring registers.)
+// fp64, k contiguous: a lane reads k = t, t + 4, t + 8 and t + 12 of one row. (16 bytes at once would bring numbers
+// that `mma` does not take from neighbouring registers.)
 template <class Tile, Side SIDE, int WARP_MN>
 struct DoubleRowReader : SingleDoubles<SIDE, WARP_MN / 8> {
   static constexpr int kSpread = 1;
@@ -229,23 +232,23 @@ struct DoubleRowReader : SingleDoubles<SIDE, WARP_MN / 8> {
   template <int COUNT = kOctets>
   __device__ __forceinline__ void read(Raw& raw, unsigned stage, int k_step, int first = 0) const {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const unsigned address = stage + (offset ^ (k_step * 64 + half * 32));
+    for (int part = 0; part < 4; ++part) {
+      const unsigned address = stage + (offset ^ (k_step * 128 + part * 32));
 #pragma unroll
       for (int octet = first; octet < first + COUNT; ++octet) {
-        ptx::load_shared(raw[octet][half], address + octet * 8 * Tile::kRowBytes);
+        ptx::load_shared(raw[octet][part], address + octet * 8 * Tile::kRowBytes);
       }
     }
   }
 };
 
-// fp64, mn contiguous: likewise, of rows t and t + 4. A group of 16 neighbours is 128 bytes: its octets differ in the
-// unit, groups do not.
+// fp64, mn contiguous: likewise, of rows t, t + 4, t + 8 and t + 12. A group of 16 neighbours is 128 bytes: its octets
+// differ in the unit, groups do not, nor do rows 8 apart.
 template <class Tile, Side SIDE, int WARP_MN>
 struct DoubleColumnReader : SingleDoubles<SIDE, WARP_MN / 8> {
   static constexpr int kSpread = 1;
   static constexpr int kOctets = WARP_MN / 8;
-  static constexpr int kDepth = 8;
+  static constexpr int kDepth = 16;
   using Raw = typename SingleDoubles<SIDE, WARP_MN / 8>::Raw;
   int offsets[2][2];
 
@@ -265,9 +268,9 @@ struct DoubleColumnReader : SingleDoubles<SIDE, WARP_MN / 8> {
 #pragma unroll
     for (int octet = first; octet < first + COUNT; ++octet) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        ptx::load_shared(raw[octet][half],
-                         stage + offsets[octet % 2][half] + (octet / 2 * 128 + k_step * kDepth * Tile::kRowBytes));
+      for (int part = 0; part < 4; ++part) {
+        ptx::load_shared(raw[octet][part], stage + offsets[octet % 2][part % 2] +
+                                               (octet / 2 * 128 + (k_step * kDepth + part / 2 * 8) * Tile::kRowBytes));
       }
     }
   }
