@@ -139,7 +139,7 @@ def main() -> None:
     tuning.add_argument("--peers", default="cublas,cublaslt")
     tuning.add_argument("--again", type=int, default=3, help="how often it is tuned again")
     tuning.add_argument("--cache", type=Path, help="cache folder, emptied first; default: a temporary one")
-    tuning.add_argument("--options", nargs="*", default=[], help="further options of `kt tune gemm`")
+    tuning.add_argument("--options", nargs=argparse.REMAINDER, default=[], help="all that follows: of `kt tune gemm`")
     tuning.set_defaults(action=tune)
     speeding = commands.add_parser("speed")
     speeding.add_argument("--repeats", type=int, default=3)
