@@ -209,7 +209,11 @@ RIGHT = [
 ]
 
 
-@pytest.mark.parametrize("problem", RIGHT, ids=[problem.label for problem in RIGHT])
+# Each takes seconds to build: `make test` has every other one.
+HALF = [pytest.param(one, marks=[pytest.mark.slow] if i % 2 else [], id=one.label) for i, one in enumerate(RIGHT)]
+
+
+@pytest.mark.parametrize("problem", HALF)
 def test_a_right_kernel_is_found_right(problem: Problem, winner: Make, tmp_path: Path) -> None:
     """Whole numbers bit for bit, and normally distributed ones; then the time is told beside the expected one."""
     code, said = on_cpu(winner(problem), tmp_path)
