@@ -47,7 +47,7 @@ class Fields:
 
     def number(self, name: str) -> float:
         value = self.raw(name)
-        if type(value) not in (int, float) or not math.isfinite(value):
+        if type(value) not in (int, float) or not _is_finite(value):
             raise self.wrong(name, "a finite number")
         return float(value)
 
@@ -106,4 +106,14 @@ def _kind(value: object) -> str:
         return "null"
     if isinstance(value, dict):
         return "an object"
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return "a whole number beyond 64 bits"
     return "a list" if isinstance(value, list) else repr(value)
+
+
+def _is_finite(value: float) -> bool:
+    """Whether a number is one that a float can have; a whole number may have any number of digits."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False

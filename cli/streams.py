@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, RawIOBase, TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import typer
@@ -84,9 +84,21 @@ def checked_streams() -> Iterator[None]:
 def _opened(stream: TextIO | None, number: int) -> TextIO:
     """The stream, or in place of a closed one the null device, which keeps files from getting its number."""
     if stream is not None:
-        return stream
+        return _buffered(stream)
     opened = os.open(os.devnull, os.O_WRONLY)
     if opened != number:
         os.dup2(opened, number)
         os.close(opened)
     return open(number, "w", encoding="utf-8", closefd=False)
+
+
+def _buffered(stream: TextIO) -> TextIO:
+    """The stream itself, or in place of one without a buffer (`PYTHONUNBUFFERED`) one that is flushed after each line.
+
+    Without a buffer Python writes once, and takes what the system did not accept for written.
+    """
+    raw = getattr(stream, "buffer", None)
+    if not isinstance(raw, RawIOBase):
+        return stream
+    buffer = BufferedWriter(FileIO(stream.fileno(), "wb", closefd=False))
+    return TextIOWrapper(buffer, encoding=stream.encoding, errors=stream.errors, line_buffering=True)

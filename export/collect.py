@@ -63,7 +63,7 @@ def collect_few(
     known = _listed(chosen, [of_winner(best, spaces) for best in chosen], spaces)
     found = portfolio(known, _measured(known, searches), most=most, within=within)
     if most is not None and found.kernels > most and within is not None:
-        message = f"no {most} kernels serve every shape within {within:.3g} of its winner: {found.kernels} do"
+        message = f"no {most} kernels serve every shape within {100 * within:.3g}% of its winner: {found.kernels} do"
         raise NoValidConfiguration(message, hint="allow more kernels, or a greater loss")
     result = _listed(found.winners(), [one.kernel for one in found.served], spaces)
     _add_neighbours(result, _measured(result, searches))

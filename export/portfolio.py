@@ -146,6 +146,7 @@ class _Offers:
         able = [(self._best[number][index], number) for number in chosen if index in self._best[number]]
         if able:
             (time_us, runtime, measured), number = min(able, key=lambda item: (item[0][0], item[1]))
+            measured = measured and not winner.measurement.predicted
             return Served(winner, self._kernels[number], runtime, time_us, measured)
         kernel = generic(tuple(self._known.spaces.values()), winner.key.problem.signature)
         if kernel is None:

@@ -15,6 +15,7 @@ __all__ = ["check_output", "write_if_changed"]
 # Names of open descriptors; what they lead to may be a regular file, and belongs to whoever opened it.
 _DESCRIPTOR = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/[^/]+/(task/\d+/)?fd/\d+")
 
+_STANDARD_OUTPUT = ("-", "/dev/stdout")
 _ELSEWHERE = "name another file with -o"
 
 
@@ -45,7 +46,9 @@ def write_if_changed(path: Path | str, text: str) -> bool:
         _check_regular(target, path)
         return _replace_if_changed(target, text.encode())
     except BrokenPipeError:
-        raise  # the reader of standard output went away: the command line's business
+        if str(path) in _STANDARD_OUTPUT:
+            raise  # the command line's business
+        raise KtError(f"{path} could not be written: its reader went away", hint=_ELSEWHERE) from None
     except OSError as error:
         hint = "free some space, or name another place with -o"
         if not _is_stream(path):  # what has gone into a stream is gone
@@ -65,7 +68,7 @@ def _is_stream(path: Path | str) -> bool:
 
 
 def _write_stream(name: str, text: str) -> None:
-    if name in ("-", "/dev/stdout"):
+    if name in _STANDARD_OUTPUT:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
@@ -78,6 +81,8 @@ def _target(path: Path | str) -> Path:
 
 
 def _check_name(path: Path | str) -> None:
+    if not str(path):
+        raise InputError("the name of the output is empty", hint="name a file with -o")
     if str(path).endswith("/"):
         raise InputError(f"{path} is the name of a folder", hint="name a file in it with -o")
 

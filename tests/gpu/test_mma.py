@@ -112,7 +112,7 @@ def test_streamed_and_packed(formats: Formats, choice: str, checks: FamilyChecks
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_tf32_is_rounded_to_the_nearest(layout: str, checks: FamilyChecks) -> None:
-    """Multiplied by the identity, an operand comes out as the tensor cores have got it; ties as `round_to_tf32` says."""
+    """Multiplied by the identity, an operand comes out as tensor cores have got it; ties as `round_to_tf32` says."""
     if "tf32" not in SPACE.dtypes:
         pytest.skip("the family has no tf32")
     problem = Problem(48, 48, 48, "tf32", layout)

@@ -78,6 +78,19 @@ def test_messages_that_nobody_reads_end_quietly_too() -> None:
     assert _shell("kt nope 2>&1 >/dev/null | true").returncode == 141
 
 
+def test_output_without_a_buffer_is_whole_or_a_failure() -> None:
+    """`PYTHONUNBUFFERED`: Python itself would write once, and take what a full pipe leaves over for written."""
+    program = "import os; from kt.cli.streams import checked_streams as checked; os.set_blocking(1, False)\n"
+    program += "with checked(): print('x' * 300000)"
+    done = _shell(f'{sys.executable} -c "{program}" | (sleep 1; wc -c)', PYTHONUNBUFFERED="1")
+    assert int(done.stdout) < 300000, "the pipe holds less"
+    assert done.returncode == 1
+    assert "KtError: standard output cannot be written" in done.stderr
+    blocking = program.replace("os.set_blocking(1, False)", "")
+    done = _shell(f'{sys.executable} -c "{blocking}" | wc -c', PYTHONUNBUFFERED="1")
+    assert (done.returncode, int(done.stdout)) == (0, 300001)
+
+
 @pytest.mark.parametrize("arguments", OUTPUTS)
 def test_a_closed_standard_output_is_one_message(arguments: str) -> None:
     """Nobody gets the data: exit 1."""

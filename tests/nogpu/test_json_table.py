@@ -200,6 +200,7 @@ def test_what_is_no_table_is_refused_with_the_place(text: str, message: str, tmp
         (("time_us",), -1.0, "time_us: is -1.0"),
         (("time_us",), None, "time_us: is None"),
         (("time_us",), "5", "time_us: must be a finite number, not '5'"),
+        (("time_us",), 10**400, "time_us: must be a finite number, not a whole number beyond 64 bits"),
         (("config", "parameters"), {}, "parameters: is empty"),
         (("config", "parameters"), {"a": 1.5}, "parameters.a: must be a whole number or a text"),
         (("problem", "m"), 0, r"rows\[2\].problem: m is 0"),

@@ -168,6 +168,19 @@ def test_devices_and_pipes_are_written_to_and_stay(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(os.stat(pipe).st_mode)
 
 
+def test_a_pipe_whose_reader_goes_away_is_one_message(tmp_path: Path) -> None:
+    """Only standard output may end quietly; and no name at all is none."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: os.close(os.open(pipe, os.O_RDONLY)))
+    reader.start()
+    with pytest.raises(KtError, match="pipe could not be written: its reader went away"):
+        write_if_changed(pipe, "data" * 100_000)
+    reader.join()
+    with pytest.raises(InputError, match="the name of the output is empty"):
+        check_output("")
+
+
 def test_what_takes_nothing_had_nothing() -> None:
     """That the old contents are unchanged is said of files only."""
     with pytest.raises(KtError, match="/dev/full could not be written: No space left") as caught:
