@@ -133,7 +133,7 @@ def export(
         made = Making(spaces, folders, folder, quiet=quiet)
         text = _table_header(bests, name) if table_only else kernels_header(bests, name, made, elsewhere, few)
     else:
-        text = _t4(tried) if as_t4 else _table(bests, formats[0])
+        text = _t4(tried, quiet=quiet) if as_t4 else _table(bests, formats[0])
     if check and output is not None:
         check_file(output, text)
         return
@@ -192,15 +192,19 @@ def _table(bests: Sequence[BestConfig], one_format: str) -> str:
     return render_csv(bests) if one_format == "csv" else render_table(bests)
 
 
-def _t4(tried: Sequence[Search]) -> str:
-    from kt.export.t4_results import render_t4
+def _t4(tried: Sequence[Search], *, quiet: bool) -> str:
+    from kt.export.t4_results import measured_only, render_t4
 
-    if not any(measurements for _, measurements in tried):
+    measured = measured_only(tried)
+    ranked = sum(len(every) - len(ran) for (_, every), (_, ran) in zip(tried, measured, strict=True))
+    if ranked and not quiet:
+        note(f"left out: {ranked} predictions of the model: T4 has what ran")
+    if not any(measurements for _, measurements in measured):
         raise NoValidConfiguration(
             "the cache has no measurement of today's kernels for these shapes",
-            hint="winners that were merged or imported without their measurements have none; --json has the winners",
+            hint="predictions are none, and winners may have come without their measurements; --json has the winners",
         )
-    return render_t4(tried)
+    return render_t4(measured)
 
 
 def _table_header(bests: Sequence[BestConfig], namespace: str) -> str:
