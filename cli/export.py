@@ -156,12 +156,17 @@ def _check_formats(
 
 def _say_passed_over(selection: Selection, warnings: Sequence[str]) -> None:
     """Nothing is left out in silence."""
+    from kt.cache.ranking import preference
     from kt.devices.device import told_apart
 
     names = told_apart(entry.best.key.device for entry in (*selection.chosen, *selection.passed_over))
     for entry in selection.passed_over:
-        reason = f" ({entry.reason})" if entry.reason else ""
-        why = f"{entry.state}{reason}" if entry.state != "valid" else "another entry comes first"
+        why = f"{entry.state} ({entry.reason})" if entry.reason else entry.state
+        taken = selection.preferred.get(entry.id)
+        if taken is not None:
+            why = f"another winner of this shape is taken, because {preference(taken.best, entry.best)}"
+            why += f"; this one is {entry.state}" if entry.state not in ("valid", taken.state) else ""
+            why += f" ({entry.reason})" if entry.reason else ""
         note(f"left out: {entry.best.key.problem.label} on {names[entry.best.key.device]}: {why}")
     for warning in warnings:
         note(f"warning: {warning}")
