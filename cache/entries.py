@@ -1,7 +1,7 @@
 """What the cache holds, for listings and exports: each winner with its state, and which shapes have none."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kt.cache.key import problem_digest
@@ -78,10 +78,14 @@ def _relabelled(what: str, stored: str, current: str | None) -> str:
 
 @dataclass(frozen=True)
 class Selection:
-    """The one entry to use for each problem and device, and the entries that stand behind it."""
+    """The one entry to use for each problem and device, and the entries that stand behind it.
+
+    `preferred`: of those passed over that could be used, by their `id`, the entry that is taken in their place.
+    """
 
     chosen: list[Entry]
     passed_over: list[Entry]
+    preferred: Mapping[int, Entry] = field(default_factory=dict)
 
 
 def select(candidates: Iterable[Entry], *, partial: bool = True, predicted: bool = False) -> Selection:
@@ -101,7 +105,8 @@ def select(candidates: Iterable[Entry], *, partial: bool = True, predicted: bool
             passed_over.append(entry)
     ranked = [sorted(group, key=lambda entry: rank(entry.best)) for group in usable.values()]
     passed_over += [entry for group in ranked for entry in group[1:]]
-    return Selection([group[0] for group in ranked], passed_over)
+    preferred = {entry.id: group[0] for group in ranked for entry in group[1:]}
+    return Selection([group[0] for group in ranked], passed_over, preferred)
 
 
 def lookup(winners: Sequence[BestConfig], problem: Problem, device: DeviceIdentity) -> BestConfig | None:

@@ -47,6 +47,21 @@ def rank(best: BestConfig) -> Rank:
     )
 
 
+def preference(taken: BestConfig, other: BestConfig) -> str:
+    """Why `rank` puts one before the other, in words that follow "because"."""
+    if taken.measurement.predicted != other.measurement.predicted:
+        return "it was measured"
+    if taken.complete != other.complete:
+        return "its search was finished"
+    for what, one, another in (
+        ("method", taken.key.method, other.key.method),
+        ("toolchain", taken.key.toolchain, other.key.toolchain),
+    ):
+        if one != another:
+            return f"it is of the later {what}"
+    return "it is faster" if taken.measurement.time_us != other.measurement.time_us else "it is first by its text"
+
+
 def choose(candidates: Iterable[BestConfig]) -> BestConfig | None:
     """The one to use, None of none."""
     found = list(candidates)

@@ -133,7 +133,7 @@ def export(
         made = Making(spaces, folders, folder, quiet=quiet)
         text = _table_header(bests, name) if table_only else kernels_header(bests, name, made, elsewhere, few)
     else:
-        text = _t4(tried) if as_t4 else _table(bests, formats[0])
+        text = _t4(tried, quiet=quiet) if as_t4 else _table(bests, formats[0])
     if check and output is not None:
         check_file(output, text)
         return
@@ -156,12 +156,17 @@ def _check_formats(
 
 def _say_passed_over(selection: Selection, warnings: Sequence[str]) -> None:
     """Nothing is left out in silence."""
+    from kt.cache.ranking import preference
     from kt.devices.device import told_apart
 
     names = told_apart(entry.best.key.device for entry in (*selection.chosen, *selection.passed_over))
     for entry in selection.passed_over:
-        reason = f" ({entry.reason})" if entry.reason else ""
-        why = f"{entry.state}{reason}" if entry.state != "valid" else "another entry comes first"
+        why = f"{entry.state} ({entry.reason})" if entry.reason else entry.state
+        taken = selection.preferred.get(entry.id)
+        if taken is not None:
+            why = f"another winner of this shape is taken, because {preference(taken.best, entry.best)}"
+            why += f"; this one is {entry.state}" if entry.state not in ("valid", taken.state) else ""
+            why += f" ({entry.reason})" if entry.reason else ""
         note(f"left out: {entry.best.key.problem.label} on {names[entry.best.key.device]}: {why}")
     for warning in warnings:
         note(f"warning: {warning}")
@@ -192,15 +197,19 @@ def _table(bests: Sequence[BestConfig], one_format: str) -> str:
     return render_csv(bests) if one_format == "csv" else render_table(bests)
 
 
-def _t4(tried: Sequence[Search]) -> str:
-    from kt.export.t4_results import render_t4
+def _t4(tried: Sequence[Search], *, quiet: bool) -> str:
+    from kt.export.t4_results import measured_only, render_t4
 
-    if not any(measurements for _, measurements in tried):
+    measured = measured_only(tried)
+    ranked = sum(len(every) - len(ran) for (_, every), (_, ran) in zip(tried, measured, strict=True))
+    if ranked and not quiet:
+        note(f"left out: {ranked} predictions of the model: T4 has what ran")
+    if not any(measurements for _, measurements in measured):
         raise NoValidConfiguration(
             "the cache has no measurement of today's kernels for these shapes",
-            hint="winners that were merged or imported without their measurements have none; --json has the winners",
+            hint="predictions are none, and winners may have come without their measurements; --json has the winners",
         )
-    return render_t4(tried)
+    return render_t4(measured)
 
 
 def _table_header(bests: Sequence[BestConfig], namespace: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,18 +84,30 @@ def kernels_header(
 
 def _tell(found: Portfolio, made: Making) -> None:
     """Each shape with what serves it, then all together."""
-    numbers = {one: number for number, one in enumerate(dict.fromkeys(one.kernel.identity for one in found.served))}
+    numbers = {one: number for number, one in enumerate(dict.fromkeys(one.kernel.identity for one in found.known), 1)}
     for one in found.served:
-        how = "measured" if one.measured else "expected"
-        by = "the generic kernel" if one.generic else f"kernel {numbers[one.kernel.identity] + 1}"
-        loss = "unknown loss" if one.generic else f"{one.loss:.1%} slower, {how}"
+        by = "the generic kernel" if one.generic else f"kernel {numbers[one.kernel.identity]}"
+        loss = "unknown loss" if one.generic else f"{one.loss:.1%} slower, {one.source}"
         note(f"{one.winner.key.problem.label}: {by}, {loss}")
-    unmeasured = sum(not one.measured for one in found.served)
-    worst = max(found.served, key=lambda one: one.loss)
-    text = f"{found.kernels} kernels in place of {found.before}: {found.mean_loss:.1%} slower (geometric mean), "
-    text += f"at most {worst.loss:.1%} ({worst.winner.key.problem.label})"
-    note(text + (f"; {unmeasured} of {len(found.served)} times are expected, not measured" if unmeasured else ""))
+    note(f"{found.kernels} kernels in place of {found.before}: {_losses(found)}")
     _tell_size(found, made)
+
+
+def _losses(found: Portfolio) -> str:
+    """What is lost on all shapes together, and how that is known."""
+    parts = []
+    if found.known:
+        worst = max(found.known, key=lambda one: one.loss)
+        label = worst.winner.key.problem.label
+        parts += [f"{found.mean_loss:.1%} slower (geometric mean), at most {worst.loss:.1%} ({label})"]
+    counts = Counter(one.source for one in found.known)
+    if set(counts) - {"measured"}:
+        told = [f"{counts[source]} {source}" for source in ("measured", "expected", "predicted") if counts[source]]
+        parts += [f"of {len(found.known)} times {', '.join(told)}"]
+    unknown = len(found.served) - len(found.known)
+    if unknown:
+        parts += [f"shapes with the generic kernel, of unknown loss and not in the mean: {unknown}"]
+    return "; ".join(parts)
 
 
 def _tell_size(found: Portfolio, made: Making) -> None:

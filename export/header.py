@@ -12,6 +12,7 @@ from kt.cache.records import BestConfig
 from kt.devices.device import DeviceIdentity
 from kt.errors import OptionError
 from kt.export.c_names import is_declared, is_macro
+from kt.export.cuda_names import is_of_cuda
 from kt.export.keywords import KEYWORDS
 from kt.export.literals import bool_literal, double_literal, int_literal, string_literal
 from kt.problems import DTYPES, LAYOUTS, Problem
@@ -50,7 +51,7 @@ def render_header(winners: Iterable[BestConfig], *, predicted: bool = False, nam
         namespace: C++ namespace of everything in the header.
 
     Raises:
-        OptionError: the namespace is no C++ name, or one that cannot be had beside C's headers.
+        OptionError: the namespace is no C++ name, or one that cannot be had beside the headers of C and CUDA.
     """
     check_namespace(namespace)
     chosen = distinct(best for best in winners if predicted or not best.measurement.predicted)
@@ -82,7 +83,7 @@ def table_context(winners: Sequence[BestConfig], *, namespace: str, more: object
 
 
 def check_namespace(namespace: str) -> None:
-    """Raises OptionError if `namespace` is no C++ name, or one that cannot be had beside C's headers."""
+    """Raises OptionError if `namespace` is no C++ name, or one that cannot be had beside C's and CUDA's headers."""
     if not re.fullmatch(r"[A-Za-z]\w*(::[A-Za-z]\w*)*", namespace, re.ASCII) or "__" in namespace:
         raise OptionError("namespace", f"{namespace!r} is not a C++ namespace", hint="e.g. --namespace mylib::tuned")
     names = namespace.split("::")
@@ -93,8 +94,8 @@ def check_namespace(namespace: str) -> None:
         if is_macro(name):
             problem = f"{name!r} is a macro of C's headers, which would replace it"
             raise OptionError("namespace", problem, hint="e.g. --namespace mylib")
-    if names[0] in ("std", "main") or is_declared(names[0]):
-        problem = f"{names[0]!r} is a name of the C++ or C library, or of the program itself"
+    if names[0] in ("std", "main") or is_declared(names[0]) or is_of_cuda(names[0]):
+        problem = f"{names[0]!r} is a name of CUDA, of the C++ or C library, or of the program itself"
         raise OptionError(
             "namespace", problem, hint=f"put it into a namespace of yours: --namespace mylib::{namespace}"
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kt.cache.records import BestConfig
+from kt.devices.device import Device
 from kt.export.collect import collect
 from kt.export.contents import Contents, Search
 from kt.export.device_code import Group, Piece, grouped, kernels_as_templates, piece, tidy
@@ -68,11 +69,22 @@ def kernel_header(listed: Contents, *, template_dirs: Sequence[Path] = (), names
     check_namespace(namespace)
     context = _Writer(listed.kernels, tuple(template_dirs), namespace).context()
     context |= {"entry_variants": listed.entries, "generic_variants": listed.generics, **_candidates(listed)}
+    context |= _targets(listed)
     context |= {"dispatch": template("gemm_dispatch.cuh.j2").render(context)}
     context |= table_context(listed.winners, namespace=namespace, more=[str(value) for value in context.values()])
     context["calls"] = template("gemm_calls.cuh.j2").render(context)
     text: str = template("gemm_header.cuh.j2").render(context)
     return text
+
+
+def _targets(listed: Contents) -> dict[str, Any]:
+    """What nvcc compiles for: the GPUs of the table."""
+    devices = {best.key.device.compute_capability for best in listed.winners}
+    archs = [Device("", capability, 1, 1).arch.removeprefix("sm_") for capability in sorted(devices)]
+    return {
+        "targets": " ".join(f"-gencode arch=compute_{arch},code=sm_{arch}" for arch in archs),
+        "tuned": [major * 10 + minor for major, minor in sorted(devices)],
+    }
 
 
 def _candidates(listed: Contents) -> dict[str, Any]:
@@ -130,7 +142,6 @@ class _Writer:
             "clusters": any("KT_CLUSTER_DIMS" in one.code for one in emitted),
             "cuda_headers": sorted({name for one in self._pieces for name in one.includes}),
             "exact_targets": exact,
-            "targets": "".join(f", -gencode arch=compute_{one}a,code=sm_{one}a" for one in exact),
             "namespace_prefix": "::" + self._namespace + "::",
             "formats_of": [(dtype.name, dtype.accumulators, dtype.outputs) for dtype in DTYPES.values()],
             "checked_numbers": _own("checked_numbers.cuh"),

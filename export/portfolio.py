@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from kt.cache.records import BestConfig, Measurement
 from kt.errors import NoValidConfiguration
@@ -21,9 +22,10 @@ from kt.export.runnable import launches_of, names_of
 from kt.export.standards import ABSENT, NARROW
 from kt.search_spaces.space import Config, Value
 
-__all__ = ["Portfolio", "Served", "portfolio"]
+__all__ = ["Portfolio", "Served", "Source", "portfolio"]
 
 Runtime = tuple[tuple[str, Value], ...]
+Source = Literal["measured", "expected", "predicted"]
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,16 @@ class Served:
         winner: as it was tuned.
         kernel, runtime: what serves it.
         time_us: of that.
-        measured: the time was measured, not expected.
-        generic: none of the kernels serves it, so the generic one does.
+        source: "expected" if the time was carried over from another shape; "predicted" if the model's is behind it, or
+            behind the winner's own.
+        generic: none of the kernels serves it, so the generic one does, and its time is not known.
     """
 
     winner: BestConfig
     kernel: Kernel
     runtime: Runtime
     time_us: float
-    measured: bool
+    source: Source
     generic: bool = False
 
     @property
@@ -66,12 +69,17 @@ class Portfolio:
     @property
     def kernels(self) -> int:
         """How many there are, generic ones apart."""
-        return len({one.kernel.identity for one in self.served if not one.generic})
+        return len({one.kernel.identity for one in self.known})
+
+    @property
+    def known(self) -> tuple[Served, ...]:
+        """The shapes whose loss is known at all."""
+        return tuple(one for one in self.served if not one.generic)
 
     @property
     def mean_loss(self) -> float:
-        """Of the geometric mean."""
-        logs = [math.log1p(one.loss) for one in self.served]
+        """Of the geometric mean, over the shapes whose loss is known."""
+        logs = [math.log1p(one.loss) for one in self.known]
         return math.expm1(math.fsum(logs) / len(logs)) if logs else 0.0
 
     def winners(self) -> list[BestConfig]:
@@ -105,7 +113,7 @@ class _Offers:
     def __init__(self, known: Contents, times: Sequence[Mapping[str, float]]) -> None:
         self._known, self._times = known, times
         self._kernels: list[Kernel] = []
-        self._best: list[dict[int, tuple[float, Runtime, bool]]] = []  # of each kernel, by shape
+        self._best: list[dict[int, tuple[float, Runtime, Source]]] = []  # of each kernel, by shape
         self._points: dict[tuple[object, ...], list[Point]] = {}
         for members in self.parts():
             for kernel in self._of_part(members):
@@ -145,13 +153,13 @@ class _Offers:
         winner = self._known.winners[index]
         able = [(self._best[number][index], number) for number in chosen if index in self._best[number]]
         if able:
-            (time_us, runtime, measured), number = min(able, key=lambda item: (item[0][0], item[1]))
-            measured = measured and not winner.measurement.predicted
-            return Served(winner, self._kernels[number], runtime, time_us, measured)
+            (time_us, runtime, source), number = min(able, key=lambda item: (item[0][0], item[1]))
+            source = "predicted" if winner.measurement.predicted else source
+            return Served(winner, self._kernels[number], runtime, time_us, source)
         kernel = generic(tuple(self._known.spaces.values()), winner.key.problem.signature)
         if kernel is None:
             raise NoValidConfiguration(f"no generic kernel serves {winner.key.problem.label}", hint="take more kernels")
-        return Served(winner, kernel, kernel.config.runtime, ABSENT * self._won(index), False, generic=True)
+        return Served(winner, kernel, kernel.config.runtime, ABSENT * self._won(index), "expected", generic=True)
 
     def _ratio(self, index: int, time_us: float) -> float:
         return max(1.0, time_us / self._won(index))
@@ -171,25 +179,26 @@ class _Offers:
             space = self._known.spaces[config.family]
             yield from (on_device(space, config, signature, device.compute_capability) for signature in signatures)
 
-    def _time(self, kernel: Kernel, index: int) -> tuple[float, Runtime, bool] | None:
-        """The least time of the kernel on a shape, with the run-time choices, and whether it was measured."""
+    def _time(self, kernel: Kernel, index: int) -> tuple[float, Runtime, Source] | None:
+        """The least time of the kernel on a shape, with the run-time choices, and where the time is from."""
         problem = self._known.winners[index].key.problem
         device = known_device(self._known.winners[index].key.device)
-        found: list[tuple[float, Runtime, bool]] = []
+        found: list[tuple[float, Runtime, Source]] = []
         for runtime, time_us in self._runtimes(kernel, index).items():
             if launches_of(kernel, runtime, problem, device) is None:
                 continue
             own = problem.signature == kernel.signature
             if time_us is not None:
-                found.append((time_us if own else time_us * NARROW, runtime, own))
+                found.append((time_us if own else time_us * NARROW, runtime, "measured" if own else "expected"))
             else:
                 costs = costs_of(
                     self._known.cost_rules[kernel.config.family], names_of(kernel, runtime, problem, device)
                 )
                 point = nearest(self._points_of(kernel), costs)
                 us = expected_ps(point, costs, self._known.traffic[device.identity]) / 1e6
-                found.append((us if own else us * NARROW, runtime, False))
-        return min(found, key=lambda one: (not one[2], one[0]), default=None)  # what was measured goes before
+                behind = self._known.winners[point.entry].measurement.predicted
+                found.append((us if own else us * NARROW, runtime, "predicted" if behind else "expected"))
+        return min(found, key=lambda one: (one[2] != "measured", one[0]), default=None)  # what was measured goes before
 
     def _runtimes(self, kernel: Kernel, index: int) -> dict[Runtime, float | None]:
         """Run-time choices of the family's winners; with the time on the shape if the parameters were measured so."""
@@ -239,7 +248,7 @@ def _entry(served: Served) -> BestConfig:
     return replace(
         winner,
         config=config,
-        measurement=Measurement("ok", served.time_us, predicted=not served.measured),
+        measurement=Measurement("ok", served.time_us, predicted=served.source != "measured"),
         launches=launches[0],
         workspace_bytes=launches[1],
         ties=(),

@@ -293,6 +293,23 @@ def test_what_is_left_out_of_an_export_is_told_apart_too(kt: Command, own_enviro
     assert f"left out: fp32 nn 512x512x512 on {LESS.label}: stale" in kt("export", "--json").err
 
 
+@pytest.mark.parametrize(
+    ("taken", "other", "why"),
+    [
+        ({"predicted": True}, {"predicted": True, "complete": False, "time_us": 1.0}, "its search was finished"),
+        ({}, {"predicted": True, "time_us": 1.0, "method": "model/3"}, "it was measured"),
+        ({}, {"complete": False, "time_us": 1.0}, "its search was finished"),
+    ],
+)
+def test_the_reason_names_the_winner_that_is_taken(
+    kt: Command, own_environment: Path, fresh: Command, taken: dict[str, Any], other: dict[str, Any], why: str
+) -> None:
+    """Not what the option asked for would allow anyway: `predicted` is no reason beside --predicted."""
+    _fill(own_environment, fresh(512, **taken), fresh(512, tile_m=64, **other))
+    (line,) = kt("export", "--json", "--predicted").err.splitlines()
+    assert f"512x512x512 on {H200.name}: another winner of this shape is taken, because {why}" in line
+
+
 def test_prune_takes_a_device_as_the_listing_does(kt: Command, own_environment: Path, fresh: Command) -> None:
     """A modelled device is that one exactly; an empty name is a slip and not every device."""
     _fill(own_environment, fresh(512), fresh(256, device=LESS))

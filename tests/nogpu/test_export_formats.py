@@ -156,13 +156,15 @@ def test_every_field_of_t4_is_documented(key: CacheKey) -> None:
     assert documented == set(result)
 
 
-def test_what_the_model_says_is_no_run_time_in_t4(key: CacheKey) -> None:
-    """A prediction has another name, and stands nowhere among run times."""
-    tried = {Config("simt", (("tile_m", 1),)): Measurement("ok", 2500.0, predicted=True)}
-    (result,) = json.loads(render_t4([(key, tried)]))["results"]
-    assert result["times"]["runtimes"] == []
-    assert result["objectives"] == ["predicted_time"]
-    assert result["measurements"][0]["name"] == "predicted_time"
+def test_what_the_model_says_is_no_result_in_t4(key: CacheKey) -> None:
+    """A prediction never ran, so nobody can call it correct; a failure is one, whoever ranked the rest."""
+    tried = {
+        Config("simt", (("tile_m", 1),)): Measurement("ok", 2500.0, predicted=True),
+        Config("simt", (("tile_m", 2),)): Measurement("ok", 2500.0),
+        Config("simt", (("tile_m", 3),)): Measurement("compile_error", detail="why", predicted=True),
+    }
+    results = json.loads(render_t4([(key, tried)]))["results"]
+    assert [(one["configuration"]["tile_m"], one["invalidity"]) for one in results] == [(2, "correct"), (3, "compile")]
 
 
 # The commands, on a cache that a run without a GPU has made
@@ -178,30 +180,47 @@ def tuned(kt: Command, small_family: tuple[str, ...], tmp_path: Path, no_gpu: No
     return ("--predicted", *small_family)
 
 
-def test_t4_has_all_that_was_tried(kt: Command, tuned: tuple[str, ...]) -> None:
-    """Every candidate of each winner's search, once."""
+@pytest.fixture
+def measured(own_environment: Path, tuned: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, as if each candidate had been run."""
+    with sqlite3.connect(database_path(own_environment)) as database:
+        database.execute("UPDATE measurements SET predicted = 0")
+    database.close()
+    return tuned
+
+
+def test_predictions_are_no_t4(kt: Command, tuned: tuple[str, ...]) -> None:
+    """Not even with --predicted: counted, and exit 3 if there is nothing else."""
     outcome = kt("export", "--t4", *tuned)
+    assert (outcome.code, outcome.out) == (3, "")
+    assert re.search(r"left out: \d+ predictions of the model", outcome.err)
+    assert "predictions are none" in outcome.err
+
+
+def test_t4_has_all_that_was_tried(kt: Command, measured: tuple[str, ...]) -> None:
+    """Every candidate of each winner's search, once."""
+    outcome = kt("export", "--t4", *measured)
     assert outcome.code == 0, outcome.err
     is_t4(outcome.json)
-    tried = kt("export", "--json", *tuned).json["rows"]
+    tried = kt("export", "--json", *measured).json["rows"]
     found = [(one["problem"]["m"], json.dumps(one["configuration"])) for one in outcome.json["results"]]
     assert len(found) == len(set(found)) == sum(one["tried"] for one in tried)
     assert {m for m, _ in found} == {16, 32}
-    assert kt("export", "--t4", *tuned).out == outcome.out
+    assert kt("export", "--t4", *measured).out == outcome.out
 
 
 def test_t4_leaves_out_what_is_not_of_todays_kernels(
-    kt: Command, own_environment: Path, tuned: tuple[str, ...]
+    kt: Command, own_environment: Path, measured: tuple[str, ...]
 ) -> None:
     """A measurement of another source, of a foreign configuration or one that cannot be read is no result."""
-    before = len(kt("export", "--t4", *tuned).json["results"])
+    before = len(kt("export", "--t4", *measured).json["results"])
     with sqlite3.connect(database_path(own_environment)) as database:
         rows = database.execute("SELECT key_id, config, source FROM measurements LIMIT 3").fetchall()
         changes = ("source = 'older'", 'config = \'["small",{"tile":3},{}]\'', "time_us = -1.0")
         for change, one in zip(changes, rows, strict=True):
             database.execute(f"UPDATE measurements SET {change} WHERE key_id = ? AND config = ? AND source = ?", one)
     database.close()
-    outcome = kt("export", "--t4", *tuned)
+    outcome = kt("export", "--t4", *measured)
     assert len(outcome.json["results"]) == before - 3
     assert outcome.err.count("not of a kernel of today") >= 1
     assert "cannot be used" in outcome.err
@@ -223,27 +242,27 @@ def test_t4_of_winners_without_measurements_says_so(
 
 
 @pytest.mark.parametrize("option", ["--csv", "--t4"])
-def test_targets(kt: Command, tuned: tuple[str, ...], tmp_path: Path, option: str) -> None:
+def test_targets(kt: Command, measured: tuple[str, ...], tmp_path: Path, option: str) -> None:
     """Written whole, left alone if it would not change; a folder or a protected file is refused and stays."""
     target = tmp_path / "out"
-    assert kt("export", option, *tuned, "-o", target).code == 0
-    assert target.read_text() == kt("export", option, *tuned).out
+    assert kt("export", option, *measured, "-o", target).code == 0
+    assert target.read_text() == kt("export", option, *measured).out
     os.utime(target, (1, 1))
-    assert kt("export", option, *tuned, "-o", target).code == 0
+    assert kt("export", option, *measured, "-o", target).code == 0
     assert target.stat().st_mtime == 1
-    assert kt("export", option, *tuned, "-o", tmp_path).code == 2
+    assert kt("export", option, *measured, "-o", tmp_path).code == 2
     target.write_text("mine")
     target.chmod(0o444)
-    assert kt("export", option, *tuned, "-o", target).code == 2
+    assert kt("export", option, *measured, "-o", target).code == 2
     assert target.read_text() == "mine"
 
 
 @pytest.mark.parametrize("option", ["--csv", "--t4"])
 def test_dev_stdout_stays_what_it_is(
-    kt_process: Command, tuned: tuple[str, ...], own_environment: Path, option: str
+    kt_process: Command, measured: tuple[str, ...], own_environment: Path, option: str
 ) -> None:
     """It is written to, and is still there."""
-    outcome = kt_process("export", option, *tuned, "-o", "/dev/stdout")
+    outcome = kt_process("export", option, *measured, "-o", "/dev/stdout")
     assert outcome.code == 0, outcome.err
     assert outcome.out.startswith("device," if option == "--csv" else "{")
     assert Path("/dev/stdout").is_symlink()
@@ -251,14 +270,14 @@ def test_dev_stdout_stays_what_it_is(
 
 @pytest.mark.parametrize("option", ["--csv", "--t4", "--json"])
 def test_damaged_entries_are_never_exported(
-    kt: Command, own_environment: Path, tuned: tuple[str, ...], option: str
+    kt: Command, own_environment: Path, measured: tuple[str, ...], option: str
 ) -> None:
     """A winner whose record cannot be read is named and is in no format."""
     with sqlite3.connect(database_path(own_environment)) as database:
         (first,) = database.execute("SELECT min(id) FROM best").fetchone()
         database.execute("UPDATE best SET record = '{}' WHERE id = ?", (first,))
     database.close()
-    outcome = kt("export", option, *tuned)
+    outcome = kt("export", option, *measured)
     assert outcome.code == 0
     assert "cannot be used" in outcome.err
     sizes = {name: outcome.out.count(name) for name in ('"m": 16', '"m": 32')}

@@ -1,5 +1,6 @@
 """The exported header: plain C++17, the same look-up as Python's, exact or nothing, and every miss is seen."""
 
+import os
 import random
 import re
 import shutil
@@ -16,6 +17,7 @@ from kt.cache.key import key_digest
 from kt.cache.records import BestConfig
 from kt.devices.device import Device, DeviceIdentity
 from kt.errors import InputError
+from kt.export.cuda_names import is_of_cuda
 from kt.export.header import render_header
 from kt.problems import Problem
 from kt.search_spaces.space import Config, Launch
@@ -421,16 +423,36 @@ def test_the_namespace_is_the_users_choice_and_must_be_one(make_winner: Make) ->
 
 TAKEN = ["std", "std::mine", "main", "int8_t", "size_t", "strlen", "printf", "log", "sinf", "strtol_l", "index", "FILE",
          "tm", "pthread_create", "atomic_int"]  # fmt: skip
+CUDA = ["dim3", "float4", "uint3", "ulonglong2", "double4_16a", "half", "half2", "threadIdx", "warpSize", "max",
+        "rsqrt", "cudaStream_t", "CUstream", "cuInit", "CUDA_ERROR_UNKNOWN", "make_float2", "atomicAdd", "hexp2",
+        "dim3::mine"]  # fmt: skip
 MACROS = ["NULL", "EOF", "errno", "assert", "INT_MAX", "linux", "unix", "stdin", "EINVAL", "SIGINT", "PRId64", "M_PI"]
 
 
-@pytest.mark.parametrize("namespace", [*TAKEN, *MACROS, *(f"mine::{name}" for name in MACROS), ""])
+@pytest.mark.parametrize("namespace", [*TAKEN, *CUDA, *MACROS, *(f"mine::{name}" for name in MACROS), ""])
 def test_a_namespace_that_cannot_be_had_beside_the_headers_of_c(kt: Callable[..., Any], namespace: str) -> None:
     """Whether the cache has anything or not: exit 2, with the option. Many a program includes <cstring> too."""
     outcome = kt("export", "--header", "--namespace", namespace)
     assert outcome.code == 2
     named = namespace.removeprefix("mine::").partition("::")[0]
     assert outcome.err.startswith(f"kt: error: --namespace {named!r}")
+
+
+@pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+def test_what_is_said_to_be_of_cuda_is(tmp_path: Path) -> None:
+    """nvcc refuses each as a namespace beside CUDA's headers, so none is forbidden for nothing; others it takes."""
+    includes = "".join(f"#include <{name}.h>\n" for name in ("cuda_runtime", "cuda", "cuda_fp16"))
+    for names, refused in (
+        (CUDA[:-1], True),
+        (["mine", "tuned", "cublas", "floats", "half_precision", "current"], False),
+    ):
+        assert all(is_of_cuda(name) == refused for name in names)
+        source = "".join(f"\nnamespace {name} {{}}" for name in names)
+        (tmp_path / "names.cu").write_text(includes + "#line 0" + source + "\n")
+        command = [str(NVCC), "-c", "names.cu", "-o", os.devnull]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        wrong = {int(line) for line in re.findall(r"^names\.cu\((\d+)\): error", done.stderr, re.MULTILINE)}
+        assert len(wrong) == (len(names) if refused else 0), done.stderr
 
 
 @needs_gxx

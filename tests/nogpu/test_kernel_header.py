@@ -34,6 +34,9 @@ LARGEST = 2**31 - 1
 # Plans problems, one a line, for a GPU that is only described; prints where each configuration is from, the numbers
 # of its variant and entry, the workspace, and every launch with its tensor maps.
 PLAN = """
+#ifndef UNTOLD
+#define KT_TARGETS 750, 900
+#endif
 #include "kt_gemm.cuh"
 #include "kt_gemm.cuh"
 #include <cstdio>
@@ -212,7 +215,10 @@ def cut(value: int, whole: int) -> int:
 
 @pytest.fixture(scope="module")
 def planner(folder: Path) -> Path:
-    """The program that plans, built for a GPU on which only the generic kernels would run: it compiles in seconds."""
+    """The program that plans, built for a GPU on which only the generic kernels would run: it compiles in seconds.
+
+    It is told to be for the H200, too, so it plans with kernels that it does not have.
+    """
     (folder / "plan.cu").write_text(PLAN)
     listed = winners()
     (folder / "kt_gemm.cuh").write_text(render_kernel_header(listed, SPACES))
@@ -274,8 +280,9 @@ int main() {
     one = '#include "kt_gemm.cuh"\nbool call() { return kt::find(kt::Query{}, 0) == nullptr && kt::misses() == 2; }\n'
     (tmp_path / "one.cu").write_text(one)
     (tmp_path / "main.cu").write_text(main)
-    nvcc(tmp_path, "-arch=sm_75", "-c", "one.cu", "-o", "one.o")
+    before = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in ("75", "80")]
     targets = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in ("80", "90a")]
+    nvcc(tmp_path, *before, "-c", "one.cu", "-o", "one.o")
     nvcc(tmp_path, *targets, "-t", "2", "main.cu", "one.o", "-o", "program")
     assert subprocess.run([str(tmp_path / "program")], timeout=60).returncode == 0
 
@@ -290,6 +297,47 @@ def test_a_target_that_lacks_what_kernels_were_tuned_with_is_told(tmp_path: Path
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0
     assert "compute_90a,code=sm_90a" in done.stderr
+
+
+@needs_nvcc
+@pytest.mark.parametrize("target", [(), ("-arch=sm_75",), ("-arch=sm_80",), ("-arch=sm_100",)], ids=lambda one: one)
+def test_a_program_for_no_gpu_of_the_table_is_an_error(tmp_path: Path, target: tuple[str, ...]) -> None:
+    """A forgotten target would give a program without one tuned kernel; the error says what to write."""
+    (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[7:8], SPACES))
+    (tmp_path / "main.cu").write_text('#include "kt_gemm.cuh"\n')
+    assert NVCC is not None
+    command = [NVCC, "-std=c++17", *target, "-c", "main.cu"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "nvcc -gencode arch=compute_90a,code=sm_90a" in done.stderr
+
+
+@needs_nvcc
+def test_a_kernel_that_is_not_in_the_program_is_not_taken(tmp_path: Path) -> None:
+    """Winners of two GPUs, compiled for the older one: on the newer one the generic kernel, never an empty body."""
+    problem = winners()[7].key.problem
+    listed = [winner(problem, configured("simt", problem), 100.0)]
+    older = CacheKey(problem, modelled("a100").identity, "nvrtc 13.0 -std=c++17", "graph/1")
+    listed.append(replace(listed[0], key=older))
+    text = render_kernel_header(listed, SPACES)
+    (tmp_path / "kt_gemm.cuh").write_text(text)
+    gpu = modelled("h200").identity
+    table = [best.key.device for best in sorted(listed, key=lambda best: best.key.device.name)].index(gpu)
+    (tmp_path / "plan.cu").write_text(PLAN.replace("gpu.table = 0", f"gpu.table = {table}"))
+    nvcc(tmp_path, "-DUNTOLD", "-arch=sm_80", "plan.cu", "-o", "old")
+    nvcc(tmp_path, "-DUNTOLD", "-gencode=arch=compute_90a,code=sm_90a", "plan.cu", "-o", "new")
+    taken = {name: planned(tmp_path / name, [problem])[0].split()[0] for name in ("old", "new")}
+    assert taken == {"old": "generic", "new": "exact"}
+
+
+def test_the_first_lines_name_every_gpu_of_the_table() -> None:
+    """Each with its target, as it can be pasted behind nvcc; of a GPU that few kernels leave to generic ones, too."""
+    problem = winners()[7].key.problem
+    first = winner(problem, configured("simt", problem), 100.0)
+    others = [replace(first.key, device=modelled(name).identity) for name in ("b200", "a100")]
+    lines = render_kernel_header([first, *(replace(first, key=key) for key in others)], SPACES).splitlines()[:12]
+    wanted = " ".join(f"-gencode arch=compute_{one},code=sm_{one}" for one in ("80", "90a", "100a"))
+    assert f"//   {wanted}" in lines
 
 
 def test_the_same_winners_give_the_same_bytes() -> None:
@@ -335,5 +383,5 @@ def test_the_documented_programs_compile(page: str, tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
     source = text.split("```cuda\n")[1].split("```")[0]
     (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[7:8], SPACES))
-    (tmp_path / "main.cu").write_text("#include <cstdlib>\n" + source)
+    (tmp_path / "main.cu").write_text("#define KT_TARGETS 750, 900\n#include <cstdlib>\n" + source)
     nvcc(tmp_path, "-arch=sm_75", "-c", "main.cu")

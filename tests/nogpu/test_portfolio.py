@@ -109,7 +109,7 @@ def test_as_few_as_lose_no_more_than_asked() -> None:
     assert max(one.loss for one in close.served) <= 0.03
     known, loose = collect_few(listed, SPACES, searches, within=0.15)
     assert loose.kernels == 1
-    assert [one.measured for one in loose.served] == [True, True, True]
+    assert [one.source for one in loose.served] == ["measured"] * 3
     assert [one.time_us for one in loose.served] == [20.0, 102.0, 770.0]
     assert {best.config.parameters for best in known.winners} == {SMALL.parameters}
     assert known.winners[2].measurement.time_us == 770.0
@@ -130,9 +130,9 @@ def test_what_was_not_measured_is_said_to_be_expected() -> None:
     """Without measurements elsewhere, times are carried over, and marked so; the table marks them too."""
     listed, _ = tuned()
     known, found = collect_few(listed, SPACES, most=1)
-    assert [one.measured for one in found.served].count(False) >= 1
+    assert {one.source for one in found.served} == {"measured", "expected"}
     marked = [best.measurement.predicted for best in known.winners]
-    assert marked == [not one.measured for one in found.served]
+    assert marked == [one.source == "expected" for one in found.served]
 
 
 def test_a_shape_that_nothing_chosen_can_run_gets_the_generic_kernel() -> None:
@@ -140,6 +140,41 @@ def test_a_shape_that_nothing_chosen_can_run_gets_the_generic_kernel() -> None:
     listed = [winner(SHAPES[1], WIDE, 100.0), winner(Problem(512, 512, 512, layout="tt"), SMALL, 20.0)]
     _, found = collect_few(listed, SPACES, most=1)
     assert sorted(one.generic for one in found.served) == [False, True]
+    assert found.mean_loss == found.known[0].loss == 0.0  # the unknown one is not in it
+
+
+def test_what_the_model_is_behind_is_predicted() -> None:
+    """The winner's own time, and what is expected from a predicted one; the table marks both."""
+    listed, searches = tuned()
+    model = replace(listed[0], measurement=Measurement("ok", 20.0, predicted=True))
+    _, own = collect_few([model, *listed[1:]], SPACES, searches, within=0.03)
+    assert [one.source for one in own.served] == ["predicted", "measured", "measured"]
+    known, from_it = collect_few([model, listed[1]], SPACES, most=1)
+    assert from_it.kernels == 1
+    assert {one.source for one in from_it.served if one.kernel.config.parameters == SMALL.parameters} <= {"predicted"}
+    every = [replace(best, measurement=replace(best.measurement, predicted=True)) for best in listed]
+    known, none = collect_few(every, SPACES, most=1)
+    assert {one.source for one in none.served} == {"predicted"}
+    assert all(best.measurement.predicted for best in known.winners)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_the_command_tells_predictions_and_unknown_losses(kt: Command, own_environment: Path) -> None:
+    """Nothing that never ran is called measured; kernels are numbered by those chosen, generic ones apart."""
+    first = winner(Problem(512, 512, 512, layout="tt"), SMALL, 20.0)
+    listed = [first, winner(SHAPES[1], WIDE, 100.0), winner(SHAPES[2], WIDE, 700.0)]
+    with Store.open(own_environment) as store:
+        for best in listed:
+            store.put_best(replace(best, measurement=replace(best.measurement, predicted=True)))
+    outcome = kt("export", "--header", "--predicted", "--max-kernels", "1")
+    assert outcome.code == 0, outcome.err
+    lines = [line for line in outcome.err.splitlines() if "kernel" in line]
+    assert sum("slower, predicted" in line for line in lines) == 2
+    assert sum("kernel 1, " in line for line in lines) == 2
+    assert sum("the generic kernel, unknown loss" in line for line in lines) == 1
+    assert "1 kernels in place of 2: 0.0% slower (geometric mean), at most 0.0%" in outcome.err
+    assert "of 2 times 2 predicted; shapes with the generic kernel, of unknown loss" in outcome.err
+    assert "measured" not in outcome.err
 
 
 @pytest.mark.usefixtures("no_gpu")
