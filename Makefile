@@ -18,6 +18,7 @@ BIN := $(VENV)/bin
 
 demo: $(VENV)/.user
 	$(BIN)/kt tune gemm --shapes examples/shapes.yaml --device auto
+	@echo "next: . $(BIN)/activate; kt show-cache (the winners are in your cache, $$($(BIN)/kt cache path))"
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n auto -m "not gpu and not slow"

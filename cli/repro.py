@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.outcome import note, teller
-from kt.errors import InputError, KtError, NoValidConfiguration, OutOfDate
+from kt.errors import InputError, KtError, NoValidConfiguration, OptionError, OutOfDate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +50,8 @@ def repro(
     from kt.cli.measurements import device_of
     from kt.export.repro import render_repro
 
+    if not output.strip():
+        raise OptionError("output", "is empty", hint="-o names the folder of the program, for example -o repro")
     spaces = current_spaces(space)
     folders = inputs.check_folders(templates)
     keep = _named(shape, entry_filter(device=device_filter))
@@ -64,7 +67,8 @@ def repro(
         )
     _write(Path(output), render_repro(best, spaces[best.config.family], device, folders))
     if not quiet:
-        note(f"{best.key.problem.label} on {best.key.device.name}: `make -C {output} run` builds and runs it")
+        command = f"make -C {shlex.quote(output)} run"
+        note(f"{best.key.problem.label} on {best.key.device.name}: `{command}` builds and runs it")
 
 
 def _named(words: Sequence[str], keep: Callable[[Entry], bool]) -> Callable[[Entry], bool]:
@@ -112,22 +116,33 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
     """
     from kt.export.write_file import check_output, write_if_changed
 
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder} cannot be a folder: {error.strerror or error}", hint="name another with -o"
-        ) from error
+    _make_folder(folder)
     for name in files:
-        check_output(folder / name)
         _check_own(folder / name)
+        check_output(folder / name)
     for name, text in files.items():
         write_if_changed(folder / name, text)
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes the folder, not the ones above it: a slip in a long path would leave a tree of them."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileNotFoundError as error:
+        above = folder.parent
+        raise InputError(
+            f"{folder} cannot be made: there is no folder {above}", hint=f"mkdir -p {shlex.quote(str(above))}"
+        ) from error
+    except OSError as error:
+        reason = "a file of that name is there" if isinstance(error, FileExistsError) else error.strerror or error
+        raise InputError(f"{folder} cannot be a folder: {reason}", hint="name another with -o") from error
 
 
 def _check_own(path: Path) -> None:
     from kt.export.repro import BANNER
 
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is there, and no file", hint="name another folder with -o")
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             first = file.readline()

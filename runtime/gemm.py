@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kt.errors import InputError, KtError
 from kt.runtime.arrays import Array, Form, read
+from kt.runtime.current_gpu import ordinal_of, refusal
 from kt.runtime.outputs import copy_matrix, new_output
 from kt.runtime.placed_problem import Bases, bases_of
 from kt.runtime.planner import OnMiss, check_on_miss, planner
 from kt.runtime.problem_of import problem_of, result_shape, standing_for
+from kt.runtime.shapes import Shapes, problems_of
 from kt.runtime.streams import current_stream
-from kt.tuner.cuda import cupy, runtime
+from kt.tuner.cuda import CUDA_ERRORS, cupy, runtime
 
 if TYPE_CHECKING:
     from kt.problems import Problem
@@ -69,21 +69,26 @@ def gemm(
 
     Raises:
         InputError: the arrays do not fit together, or are none on a GPU.
+        NoUsableGpu: there is no GPU here that CUDA can use.
         NoValidConfiguration: there is no winner and `on_miss` is "error", or no kernel can compute it.
         KtError: the kernel cannot be compiled or loaded, or this shape is new while a graph is being captured.
     """
     address_a, form_a = read(a)
     address_b, form_b = read(b)
-    if out is None:
-        if beta and c is None:
-            raise InputError("beta is given, and neither c nor out to multiply it with")
-        out = new_output(a, form_a, Array.of(form_a), Array.of(form_b), dtype)
+    if out is None and beta and c is None:
+        raise InputError("beta is given, and neither c nor out to multiply it with")
+    try:
+        if out is None:
+            out = new_output(a, form_a, Array.of(form_a), Array.of(form_b), dtype)
+        stream = current_stream(form_a.kind, form_a.device)
+        is_current = runtime.getDevice() == form_a.device
+    except CUDA_ERRORS as error:
+        raise refusal(error, form_a.device) from error
     address_c, form_c = read(out)
     use = 0 if beta == 0 else 1 if beta == 1 else 2
     bases = bases_of(address_a, address_b, address_c)
     call = _Call(form_a, form_b, form_c, alpha == 1, use, bases, dtype, on_miss)
-    stream = current_stream(form_a.kind, form_a.device)
-    if runtime.getDevice() == form_a.device:
+    if is_current:
         _run(call, address_a, address_b, address_c, alpha, beta, c if c is not out else None, stream)
     else:
         with cupy.cuda.Device(form_a.device):
@@ -149,7 +154,7 @@ def _is_captured(stream: int) -> bool:
 
 
 def warmup(
-    shapes: str | PathLike[str] | Iterable[Problem | Mapping[str, Any]],
+    shapes: Shapes,
     *,
     on_miss: OnMiss = "nearest",
     device: int | None = None,
@@ -168,30 +173,16 @@ def warmup(
         How many of the shapes have winners of their own.
 
     Raises:
-        InputError: a shape is none.
+        InputError: a shape is none, or `device` no number.
+        NoUsableGpu: there is no such GPU here.
         NoValidConfiguration, KtError: as for `gemm`.
     """
     check_on_miss(on_miss)
-    problems = [standing_for(problem) for problem in _problems(shapes)]
-    ordinal = int(runtime.getDevice()) if device is None else device
+    problems = [standing_for(problem) for problem in problems_of(shapes)]
+    ordinal = ordinal_of(device)
     with cupy.cuda.Device(ordinal):
         plans = _made(planner(ordinal), problems, on_miss)
     return sum(plan.found == "exact" for plan in plans)
-
-
-def _problems(shapes: str | PathLike[str] | Iterable[Problem | Mapping[str, Any]]) -> list[Problem]:
-    from kt.problems import Problem
-
-    if isinstance(shapes, str | PathLike):
-        from kt.problems.shapes_file import load_shapes
-
-        return load_shapes(str(shapes))
-    try:
-        return [one if isinstance(one, Problem) else Problem(**one) for one in shapes]
-    except TypeError as error:
-        raise InputError(
-            f"a shape is none: {error}", hint="fields as of kt.problems.Problem: m, n, k, dtype, layout"
-        ) from error
 
 
 def calls() -> dict[str, int]:

@@ -9,6 +9,7 @@ from kt.problems.dtypes import DTYPES
 from kt.problems.problem import Problem
 from kt.problems.yaml_source import Document
 from kt.problems.yaml_values import check_keys, fail, mapping
+from kt.search_spaces.arithmetic import ExpressionError
 from kt.search_spaces.names import PROBLEM_SIZES
 from kt.search_spaces.scope import Scope
 from kt.search_spaces.space import SearchSpace, Value
@@ -70,7 +71,7 @@ def _default(document: Document, space: SearchSpace, asked: Mapping[str, Value])
     """`asked` if it is offered and breaks nothing that parameters decide; else the nearest valid combination."""
     offered = {**space.parameters, **space.runtime}
     certain = launch.decided_by_parameters(space)
-    if all(asked[name] in offered[name] for name in offered) and not launch.first_broken(space, certain, asked):
+    if all(asked[name] in offered[name] for name in offered) and not _is_broken(document, space, asked):
         return dict(asked)
     pinned = document.data.get("default", {})
     open_space = replace(space, parameters=_pin(space.parameters, pinned), runtime=_pin(space.runtime, pinned))
@@ -80,6 +81,27 @@ def _default(document: Document, space: SearchSpace, asked: Mapping[str, Value])
         keys = ("default",) if pinned else ()
         raise fail(document, keys, "leaves no valid configuration", "widen the lists of values or the constraints")
     return nearest
+
+
+def _is_broken(document: Document, space: SearchSpace, asked: Mapping[str, Value]) -> bool:
+    """Whether `asked` breaks a constraint that parameters alone decide.
+
+    Raises:
+        InputError: a constraint has no value for it; the message says where it stands, if it is the file's own.
+    """
+    certain = launch.decided_by_parameters(space)
+    first = len(space.constraints) - len(document.data.get("constraints", ()))
+    for index, rule in enumerate(space.constraints):
+        try:
+            broken = rule in certain and launch.first_broken(space, [rule], asked)
+        except ExpressionError as error:
+            if index < first:
+                raise fail(document, (), f"gives a constraint no value: {error.message}") from None
+            keys = ("constraints", index - first, "require")
+            raise fail(document, keys, f"has no value for the default: {error.message}") from None
+        if broken:
+            return True
+    return False
 
 
 def _pin(choices: Choices, pinned: Mapping[str, Value]) -> dict[str, tuple[Value, ...]]:

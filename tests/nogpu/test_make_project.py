@@ -79,11 +79,24 @@ def test_a_comment_rebuilds_nothing(project: Callable[..., str], tmp_path: Path,
     assert make() == (False, 2)
 
 
+def test_other_flags_ask_kt_again(project: Callable[..., str], tmp_path: Path, own_environment: Path) -> None:
+    """So a program of predicted winners does not outlive the flags that wanted it; the same flags ask nothing."""
+    folder, compiler = tmp_path / "project", tmp_path / "compiler"
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o755)
+    for flags, asked in (("--progress none", True), ("--progress none", False), ("--progress 'none'", True)):
+        age(folder, own_environment)
+        assert ("tune gemm" in project(f"NVCC={compiler}", f"TUNEFLAGS={flags}")) == asked
+    age(folder, own_environment)
+    assert "tune gemm" in project(f"NVCC={compiler}", "TUNEFLAGS=--progress 'none'", "EXPORTFLAGS=--quiet --predicted")
+    assert (folder / "compiled").read_text().count("compiled") == 1  # the header has stayed as it was
+
+
 def test_clean_leaves_what_a_person_wrote(project: Callable[..., str], tmp_path: Path) -> None:
     """The sources alone."""
     folder = tmp_path / "project"
     before = sorted(path.name for path in folder.iterdir())
-    for name in ("program", "kt_gemm.cuh", "kt_gemm.stamp", "kt_gemm.d"):
+    for name in ("program", "kt_gemm.cuh", "kt_gemm.stamp", "kt_gemm.flags", "kt_gemm.d"):
         (folder / name).touch()
     project("clean")
     assert sorted(path.name for path in folder.iterdir()) == before

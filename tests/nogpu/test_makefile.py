@@ -61,6 +61,7 @@ def test_a_finished_install_is_not_repeated(tmp_path: Path) -> None:
     ("target", "command"),
     [
         ("demo", "kt tune gemm --shapes examples/shapes.yaml --device auto"),
+        ("demo", "activate; kt show-cache"),
         ("test", 'pytest -n auto -m "not gpu and not slow"'),
         ("test-all", 'pytest -n auto -m "not gpu"'),
         ("check", "mypy"),

@@ -1,5 +1,6 @@
 """`kt repro`: one winner as a program that compiles without a warning and holds what was tuned, and nothing else."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -217,6 +218,43 @@ def test_files_of_others_are_not_replaced(kt: Command, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]
     assert kt("repro", "64x64x65", "-o", tmp_path / "Makefile").code == 2
     assert kt("repro", "64x64x65", "-o", tmp_path / "no" / "r").code == 2
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize(
+    ("output", "message", "hint"),
+    [
+        ("", "--output is empty", "for example -o repro"),
+        ("no such/a/r", "no such/a/r cannot be made: there is no folder no such/a", "mkdir -p 'no such/a'"),
+        ("file", "file cannot be a folder: a file of that name is there", "name another with -o"),
+        ("taken", "taken/repro.cu is there, and no file", "name another folder with -o"),
+        ("pipe", "pipe/Makefile is there, and no file", "name another folder with -o"),
+    ],
+)
+def test_a_folder_that_cannot_be_is_told_with_what_to_do(
+    kt: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, message: str, hint: str
+) -> None:
+    """Nothing is written then, nor anything waited for."""
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    Path("taken/repro.cu").mkdir(parents=True)
+    Path("pipe").mkdir()
+    os.mkfifo("pipe/Makefile")
+    before = sorted(tmp_path.rglob("*"))
+    outcome = kt("repro", "64x64x65", "-o", output)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert hint in outcome.err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("filled")
+def test_the_command_that_is_shown_can_be_pasted(kt: Command, tmp_path: Path) -> None:
+    """Also for a folder with blanks and dollars."""
+    folder = tmp_path / "my $repro"
+    outcome = kt("repro", "64x64x65", "-o", folder)
+    assert outcome.code == 0
+    assert f"`make -C '{folder}' run`" in outcome.err.replace("\n", " ")
 
 
 def test_a_gpu_without_figures_cannot_be_reproduced_elsewhere(

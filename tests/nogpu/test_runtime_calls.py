@@ -138,6 +138,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, listener)
     monkeypatch.setattr("kt.runtime.outputs.runtime", listener)
+    monkeypatch.setattr("kt.runtime.current_gpu.runtime", listener)
     monkeypatch.setattr(plans, "LoadedCandidate", Loaded)
     monkeypatch.setattr(plans, "encode", listener.encode)
     monkeypatch.setattr(plans, "_replace_address", lambda: listener.replace_address)
@@ -466,8 +467,6 @@ def test_under_capture_only_what_is_warm_runs(cuda: Listener, put: Callable[...,
     kt.gemm(*operands(65))
     kt.gemm(*operands(66), alpha=-1.0)
     assert len(cuda.launches) == 3
-    with pytest.raises(InputError, match="a shape is none"):
-        kt.warmup([{"M": 3}])
 
 
 def test_nothing_is_launched_for_a_result_without_elements(cuda: Listener) -> None:

@@ -417,6 +417,10 @@ def test_default_of_a_narrowed_space(builtin: SearchSpace, text: str, default: d
         ("parameters: {tile_m: [64], tile_m: [32]}", "parameters.tile_m is given twice"),
         ("default: {tile_m: 48}", "default.tile_m is 48; the values of tile_m are 32, 64, 128"),
         ("default: {tile_m: 128, tile_n: 128, thread: 2}", "narrow.yaml:2:10: default leaves no valid configuration"),
+        (
+            "constraints: [{require: tile_m > 0, reason: x}, {require: 2 ** (tile_m ** tile_n) > 0, reason: x}]",
+            "narrow.yaml:2:59: constraints[1].require has no value for the default: `2 ** (tile_m ** tile_n) > 0`: **",
+        ),
         ("constraints: [{require: threads > 9999, reason: x}]", "the file leaves no valid configuration"),
         ("constraints: [{require: thraeds > 9, reason: x}]", "did you mean threads?"),
         ("launches: []", "launches is not a known key"),

@@ -1,0 +1,44 @@
+"""Which GPU a call is for, and kt's words for what CUDA says where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kt.errors import InputError, KtError, NoUsableGpu
+from kt.tuner.cuda import CUDA_ERRORS, in_words, runtime
+
+__all__ = ["ordinal_of", "refusal"]
+
+
+def ordinal_of(device: Any) -> int:
+    """The number of the GPU that a caller means; None is the current one.
+
+    Raises:
+        InputError: it is no number.
+        NoUsableGpu: there is no such GPU.
+    """
+    from kt.devices.local import local_device
+
+    if device is None:
+        try:
+            device = int(runtime.getDevice())
+        except CUDA_ERRORS as error:
+            raise refusal(error, 0) from error
+    if not isinstance(device, int) or isinstance(device, bool):
+        raise InputError(
+            f"device is {device!r}; it must be the number of a GPU, or None for the current one",
+            hint="models have no GPU to load kernels on; kt doctor lists the GPUs",
+        )
+    local_device(device)
+    return device
+
+
+def refusal(error: Exception, ordinal: int) -> KtError:
+    """The error to raise where CUDA refuses what comes before any kernel: mostly, there is no GPU that can be used."""
+    from kt.devices.local import local_device
+
+    try:
+        local_device(ordinal)
+    except NoUsableGpu as reason:
+        return reason
+    return KtError(f"GPU {ordinal} cannot be used: {in_words(error)}", hint="kt doctor says what is missing")
