@@ -37,7 +37,15 @@ from support.covering import Covering
 from support.exact_operands import exact_operands
 from support.family_checks import candidate_of, compiled, jobs_of
 from support.family_compiles import builtin
-from support.problems import Formats, every_alignment, every_scalar, formats_of, misaligned_bases, ragged
+from support.problems import (
+    Formats,
+    every_alignment,
+    every_scalar,
+    formats_of,
+    has_instructions,
+    misaligned_bases,
+    ragged,
+)
 from support.raw_launch import launched
 
 Run = tuple[Problem, Config]
@@ -95,8 +103,7 @@ def _chosen(covering: Covering, problem: Problem, fixed: dict[str, Value]) -> li
 
 def _served(space: SearchSpace, device: Device) -> list[Formats]:
     """The formats that the GPU has instructions for."""
-    fp8 = device.compute_capability >= (8, 9)
-    return [formats for formats in formats_of(space.dtypes) if fp8 or not formats.dtype.startswith("fp8")]
+    return [formats for formats in formats_of(space.dtypes) if has_instructions(device, formats)]
 
 
 def _wholly_written(problem: Problem) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kt.devices.device import Device
-from kt.problems import DTYPES, LAYOUTS, Problem
+from kt.problems import LAYOUTS, Problem
 from kt.search_spaces.space import Value
 from kt.tuner.compile_pool import CompilePool
 from support.covering import Covering
@@ -22,6 +22,7 @@ from support.problems import (
     every_alignment,
     every_scalar,
     formats_of,
+    main_formats,
     misaligned_bases,
     ragged,
     very_long_sums,
@@ -33,7 +34,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
 SPACE = builtin("mma")
 FORMATS = formats_of(SPACE.dtypes)
-MAIN = tuple(formats for formats in FORMATS if formats.out_dtype == DTYPES[formats.dtype].outputs[0])
+MAIN = main_formats(FORMATS)
 OTHERS = tuple(formats for formats in FORMATS if formats not in MAIN)
 
 
@@ -42,12 +43,6 @@ def checks(device: Device, pool: CompilePool) -> FamilyChecks:
     if device.compute_capability < SPACE.min_compute_capability:
         pytest.skip(f"{device.name} has compute capability {device.compute_capability}")
     return FamilyChecks(SPACE, device, pool)
-
-
-def needs(checks: FamilyChecks, formats: Formats) -> None:
-    """Skip what the GPU has no instruction for."""
-    if formats.dtype.startswith("fp8") and checks.device.compute_capability < (8, 9):
-        pytest.skip("8-bit floats need compute capability 8.9")
 
 
 def cases(
@@ -64,14 +59,14 @@ def cases(
 
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_layouts_ragged_sizes_and_alignments(formats: Formats, checks: FamilyChecks) -> None:
-    needs(checks, formats)
+    checks.need(formats)
     problems = [*ragged(formats), *every_alignment(formats), *misaligned_bases(formats)]
     checks.check(cases(checks, problems))
 
 
 @pytest.mark.parametrize("formats", OTHERS, ids=with_label)
 def test_other_formats_of_c(formats: Formats, checks: FamilyChecks) -> None:
-    needs(checks, formats)
+    checks.need(formats)
     problems = [formats.problem(130, 259, 67, "nt"), *every_alignment(formats, ("nn", "tn"))]
     checks.check(cases(checks, problems, each=1))
 
@@ -79,14 +74,14 @@ def test_other_formats_of_c(formats: Formats, checks: FamilyChecks) -> None:
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_scalars_and_empty_sums(formats: Formats, checks: FamilyChecks) -> None:
     """alpha and beta scale as they should, and with k = 0 the result is beta * C."""
-    needs(checks, formats)
+    checks.need(formats)
     checks.check(cases(checks, every_scalar(formats), each=1))
 
 
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_slices_of_k(formats: Formats, checks: FamilyChecks) -> None:
     """Split-K with whole slices, ragged ones, and more slices than there is work for."""
-    needs(checks, formats)
+    checks.need(formats)
     problems = [formats.problem(33, 65, 1031, "nn", beta=1.0), aligned(formats, "nt", (16, 16, 16), 64, 64, 4096)]
     sliced = [case for split in (2, 3, 8, 48) for case in cases(checks, problems, 1, {"split_k": split})]
     checks.check([case for case in sliced if case[1]])
@@ -96,7 +91,7 @@ def test_slices_of_k(formats: Formats, checks: FamilyChecks) -> None:
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_streamed_and_packed(formats: Formats, choice: str, checks: FamilyChecks) -> None:
     """More tiles than blocks that fit at once, whole and ragged, so that stream-K parks and collects."""
-    needs(checks, formats)
+    checks.need(formats)
     if choice not in {**SPACE.parameters, **SPACE.runtime}:
         pytest.skip(f"the family has no {choice}")
     problems = [
@@ -144,7 +139,7 @@ def test_few_rows_of_bytes(checks: FamilyChecks) -> None:
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_batches(formats: Formats, checks: FamilyChecks) -> None:
     """Batches that follow each other, with gaps, and in A with parts in common."""
-    needs(checks, formats)
+    checks.need(formats)
     problems = [
         formats.problem(70, 130, 96, "nt", batch=5),
         formats.problem(33, 48, 80, "tn", batch=3, stride_a=33 * 80 + 16, stride_b=80 * 48 + 5, stride_c=33 * 48 + 7),
@@ -155,7 +150,7 @@ def test_batches(formats: Formats, checks: FamilyChecks) -> None:
 
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_very_long_sums(formats: Formats, checks: FamilyChecks) -> None:
-    needs(checks, formats)
+    checks.need(formats)
     checks.check(cases(checks, very_long_sums(formats), each=1))
 
 

@@ -8,19 +8,19 @@ from collections.abc import Iterable, Iterator, Mapping
 import pytest
 
 from kt.devices.device import Device
-from kt.problems import DTYPES, LAYOUTS, Problem
+from kt.problems import LAYOUTS, Problem
 from kt.search_spaces.space import Value
 from kt.tuner.compile_pool import CompilePool
 from support.covering import Covering
 from support.family_checks import Case, FamilyChecks
 from support.family_compiles import builtin
-from support.problems import Formats, aligned, formats_of, with_label
+from support.problems import Formats, aligned, formats_of, main_formats, with_label
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
 SPACE = builtin("skinny")
 FORMATS = tuple(formats for formats in formats_of(SPACE.dtypes) if formats.accumulator != "fp16")
-MAIN = tuple(formats for formats in FORMATS if formats.out_dtype == DTYPES[formats.dtype].outputs[0])
+MAIN = main_formats(FORMATS)
 OTHERS = tuple(formats for formats in FORMATS if formats not in MAIN)
 
 
@@ -29,12 +29,6 @@ def checks(device: Device, pool: CompilePool) -> FamilyChecks:
     if device.compute_capability < SPACE.min_compute_capability:
         pytest.skip(f"{device.name} has compute capability {device.compute_capability}")
     return FamilyChecks(SPACE, device, pool)
-
-
-def needs(checks: FamilyChecks, formats: Formats) -> None:
-    """Skip what the GPU has no instruction for."""
-    if formats.dtype.startswith("fp8") and checks.device.compute_capability < (8, 9):
-        pytest.skip("8-bit floats need compute capability 8.9")
 
 
 def cases(
@@ -54,7 +48,7 @@ def longest_short(formats: Formats) -> int:
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_every_short_side(formats: Formats, checks: FamilyChecks) -> None:
     """1, 2, ... rows, or as many columns, of ragged sizes; layouts take turns. All of them in one format, else some."""
-    needs(checks, formats)
+    checks.need(formats)
     problems = []
     for short in range(1, longest_short(formats) + 1, 1 if formats is MAIN[0] else 5):
         long, k = 131 + 37 * short, 40 + 29 * short % 301
@@ -66,7 +60,7 @@ def test_every_short_side(formats: Formats, checks: FamilyChecks) -> None:
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_layouts_and_alignments(formats: Formats, checks: FamilyChecks) -> None:
     """Each layout with each alignment of each operand, whole tiles and ragged ones, either operand streamed."""
-    needs(checks, formats)
+    checks.need(formats)
     problems = []
     for turn, layout in enumerate(LAYOUTS):
         for index, align in enumerate(formats.alignments):
@@ -82,7 +76,7 @@ def test_layouts_and_alignments(formats: Formats, checks: FamilyChecks) -> None:
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_stretches(formats: Formats, checks: FamilyChecks) -> None:
     """Short k, rows at any alignment or lines across, C either way, more stretches than warps."""
-    needs(checks, formats)
+    checks.need(formats)
     problems = [
         formats.problem(m, n, k, layout, beta=float(k % 2))
         for layout, (m, n, k) in zip(
@@ -98,7 +92,7 @@ def test_stretches(formats: Formats, checks: FamilyChecks) -> None:
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_clusters(formats: Formats, checks: FamilyChecks) -> None:
     """Blocks of a cluster share k, alone and with slices, whole ones and ragged ones."""
-    needs(checks, formats)
+    checks.need(formats)
     if checks.device.compute_capability < (9, 0):
         pytest.skip("clusters need compute capability 9.0")
     problems = [formats.problem(8, 96, 5120, "nt"), formats.problem(333, 5, 9001, "tn", batch=2, beta=1.0)]
@@ -108,7 +102,7 @@ def test_clusters(formats: Formats, checks: FamilyChecks) -> None:
 
 @pytest.mark.parametrize("formats", OTHERS, ids=with_label)
 def test_other_formats_of_c(formats: Formats, checks: FamilyChecks) -> None:
-    needs(checks, formats)
+    checks.need(formats)
     problems = [formats.problem(13, 259, 67, "nt"), formats.problem(259, 16, 640, "nn")]
     checks.check(cases(checks, problems, 1))
 
@@ -116,7 +110,7 @@ def test_other_formats_of_c(formats: Formats, checks: FamilyChecks) -> None:
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_scalars_empty_sums_and_batches(formats: Formats, checks: FamilyChecks) -> None:
     """alpha and beta, k = 0, batches that follow each other, with gaps, and in A with parts in common."""
-    needs(checks, formats)
+    checks.need(formats)
     problems = [
         formats.problem(7, 66, k, layout, alpha=alpha, beta=beta)
         for layout, k, (alpha, beta) in zip(LAYOUTS, (0, 40, 0, 67), [(2, 0), (1, 1), (-1, 3), (1, 2)], strict=True)
@@ -132,7 +126,7 @@ def test_scalars_empty_sums_and_batches(formats: Formats, checks: FamilyChecks) 
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_slices_of_k(formats: Formats, checks: FamilyChecks) -> None:
     """Split-K with whole slices, ragged ones, and more slices than there is work for."""
-    needs(checks, formats)
+    checks.need(formats)
     problems = [formats.problem(13, 65, 9031, "nn", beta=1.0), aligned(formats, "nt", (16, 16, 16), 64, 16, 16384)]
     sliced = [case for split in (3, 8, 48) for case in cases(checks, problems, 1, {"split_k": split})]
     chosen = [case for case in sliced if case[1]]
@@ -142,7 +136,7 @@ def test_slices_of_k(formats: Formats, checks: FamilyChecks) -> None:
 
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_very_long_sums(formats: Formats, checks: FamilyChecks) -> None:
-    needs(checks, formats)
+    checks.need(formats)
     problems = [formats.problem(16, 24, 524288, "nt"), formats.problem(9, 8, 300001, "tn")]
     checks.check(cases(checks, problems[MAIN.index(formats) % 2 :], 1))
 

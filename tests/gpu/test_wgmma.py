@@ -23,6 +23,7 @@ from support.problems import (
     every_alignment,
     every_scalar,
     formats_of,
+    main_formats,
     misaligned_bases,
     ragged,
     very_long_sums,
@@ -33,7 +34,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
 SPACE = builtin("wgmma")
 FORMATS = tuple(formats for formats in formats_of(SPACE.dtypes) if formats.accumulator != "fp16")
-MAIN = tuple(formats for formats in FORMATS if formats.out_dtype == DTYPES[formats.dtype].outputs[0])
+MAIN = main_formats(FORMATS)
 OTHERS = tuple(formats for formats in FORMATS if formats not in MAIN)
 LAUNCHES = 1000
 # Columns of C, and elements between rows besides: every remainder by 8 of both.

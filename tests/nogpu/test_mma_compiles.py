@@ -6,7 +6,7 @@ import pytest
 
 from kt.devices.catalog import catalog
 from kt.devices.device import Device
-from kt.problems import DTYPES, LAYOUTS, Problem
+from kt.problems import LAYOUTS, Problem
 from kt.search_spaces.launch import violated
 from kt.search_spaces.space import Config
 from kt.tuner.messages import Binary
@@ -15,11 +15,11 @@ from kt.tuner.ptxas_log import read_log
 from kt.tuner.toolchain import toolchain
 from support.covering import Covering
 from support.family_compiles import builtin, compile_all, covering, device_of, job, valid
-from support.problems import Formats, every_alignment, formats_of, misaligned_bases, ragged
+from support.problems import Formats, every_alignment, formats_of, main_formats, misaligned_bases, ragged
 
 SPACE = builtin("mma")
 FORMATS = formats_of(SPACE.dtypes)
-MAIN = tuple(formats for formats in FORMATS if formats.out_dtype == DTYPES[formats.dtype].outputs[0])
+MAIN = main_formats(FORMATS)
 # What `make test` has time for; `make test-all` has the other formats as well.
 SOME = [pytest.param(one, marks=[] if one.dtype in ("bf16", "int8", "fp64") else [pytest.mark.slow]) for one in MAIN]
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90a")

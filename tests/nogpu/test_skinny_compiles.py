@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from kt.problems import DTYPES, LAYOUTS, Problem
+from kt.problems import LAYOUTS, Problem
 from kt.search_spaces.launch import violated
 from kt.search_spaces.space import Config
 from support.covering import Covering
 from support.family_compiles import builtin, compile_all, covering, device_of, job, valid
-from support.problems import Formats, aligned, formats_of, with_label
+from support.problems import Formats, aligned, formats_of, main_formats, with_label
 
 SPACE = builtin("skinny")
 FORMATS = tuple(formats for formats in formats_of(SPACE.dtypes) if formats.accumulator != "fp16")
-MAIN = tuple(formats for formats in FORMATS if formats.out_dtype == DTYPES[formats.dtype].outputs[0])
+MAIN = main_formats(FORMATS)
 # What `make test` has time for; `make test-all` has the other formats as well.
 SOME = [pytest.param(one, marks=[] if one.dtype in ("bf16", "int8", "fp32") else [pytest.mark.slow]) for one in MAIN]
 SHAPES = ((1, 6144, 4096), (16, 28672, 4096), (32, 8192, 8192), (6144, 24, 512))

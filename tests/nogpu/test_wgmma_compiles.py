@@ -6,18 +6,18 @@ import pytest
 
 from kt.devices.catalog import catalog
 from kt.devices.device import Device
-from kt.problems import DTYPES, LAYOUTS, Problem
+from kt.problems import LAYOUTS, Problem
 from kt.search_spaces.space import Config
 from kt.tuner.messages import Binary
 from support.covering import Covering
 from support.family_compiles import builtin, compile_all, covering, device_of, job, valid
-from support.problems import Formats, every_alignment, formats_of, misaligned_bases, ragged
+from support.problems import Formats, every_alignment, formats_of, main_formats, misaligned_bases, ragged
 
 SPACE = builtin("wgmma")
 ARCH = "sm_90a"
 HOPPER = device_of(ARCH)
 FORMATS = tuple(formats for formats in formats_of(SPACE.dtypes) if formats.accumulator != "fp16")
-MAIN = tuple(formats for formats in FORMATS if formats.out_dtype == DTYPES[formats.dtype].outputs[0])
+MAIN = main_formats(FORMATS)
 LARGE = (4096, 4096, 4096)
 FEW_SPILLS = 128  # bytes of each thread: the space cannot know them all, and what spills is pruned
 

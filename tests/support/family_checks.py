@@ -24,6 +24,7 @@ from kt.tuner.reference import compile_reference, reference_definitions
 from kt.tuner.reference_kernels import ReferenceKernels
 from kt.tuner.toolchain import compile_job, toolchain
 from kt.tuner.verify import Launch, Scalars, Verifier, scalars_of_passes
+from support.problems import Formats, has_instructions
 
 if TYPE_CHECKING:
     from kt.tuner.cuda import Gpu
@@ -68,6 +69,13 @@ class FamilyChecks:
         self.space, self.device, self.pool = space, device, pool
         self._kernels: dict[tuple[str, ...], ReferenceKernels] = {}
         self._running = ""
+
+    def need(self, formats: Formats) -> None:
+        """Skip the test if the GPU has no instruction for the formats."""
+        import pytest  # a script that runs without tests uses the functions above
+
+        if not has_instructions(self.device, formats):
+            pytest.skip("8-bit floats need compute capability 8.9")
 
     def check(self, cases: Iterable[Case]) -> None:
         """Every configuration of every case is right."""

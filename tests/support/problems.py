@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kt.devices.device import Device
 from kt.problems import DTYPES, LAYOUTS, Problem
 from kt.problems.dtypes import OUTPUT_BYTES
 
@@ -13,8 +14,12 @@ __all__ = [
     "every_alignment",
     "every_scalar",
     "formats_of",
+    "has_instructions",
+    "main_formats",
     "misaligned_bases",
     "ragged",
+    "very_long_sums",
+    "with_label",
 ]
 
 # Tiny, a single row, primes, k below any tile's, and one element more or less than whole tiles.
@@ -111,3 +116,13 @@ def very_long_sums(formats: Formats) -> list[Problem]:
 def with_label(formats: Formats) -> str:
     """Of a parametrized test."""
     return formats.label
+
+
+def main_formats(formats: tuple[Formats, ...]) -> tuple[Formats, ...]:
+    """Those whose C has the first format that the dtype offers."""
+    return tuple(one for one in formats if one.out_dtype == DTYPES[one.dtype].outputs[0])
+
+
+def has_instructions(device: Device, formats: Formats) -> bool:
+    """Whether a GPU since sm_80 has tensor-core instructions for the operands."""
+    return not formats.dtype.startswith("fp8") or device.compute_capability >= (8, 9)
