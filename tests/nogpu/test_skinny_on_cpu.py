@@ -19,16 +19,18 @@ INCLUDE = BUILTIN / "include" / "kt"
 DATA = Path(__file__).parent / "data"
 HEADERS = (
     "common.cuh", "convert.cuh", "epilogue.cuh", "kernels/skinny_streamed.cuh", "kernels/skinny_held.cuh",
-    "kernels/skinny_sums.cuh", "kernels/skinny.cuh", "kernels/skinny_stretch_source.cuh", "kernels/skinny_stretch.cuh",
+    "kernels/skinny_sums.cuh", "kernels/skinny.cuh", "kernels/skinny_stretch_source.cuh", "kernels/skinny_stretch_sums.cuh",
+    "kernels/skinny_stretch_results.cuh", "kernels/skinny_stretch.cuh",
 )  # fmt: skip
 # format, its type, of sums, of C
 FORMATS = {
     "fp32": ("", "float", "float", "float"),
     "tf32": ("kTf32", "float", "float", "float"),
-    "bf16": ("kBf16", "unsigned short", "float", "float"),
+    "bf16": ("kBf16", "unsigned short", "float", "Bf16"),
     "int8": ("kInt8", "signed char", "int", "int"),
     "fp64": ("kFp64", "double", "double", "double"),
 }
+OUT_SIZE = {"Bf16": 2, "float": 4, "int": 4, "double": 8}
 SIZE = {"fp32": 4, "tf32": 4, "bf16": 2, "int8": 1, "fp64": 8}
 
 
@@ -43,20 +45,27 @@ def call(dtype: str, layout: str, streamed_a: bool, load: int, choices: Mapping[
     _, of_in, of_sum, of_out = FORMATS[dtype]
     along = {"a": layout[0] == "n", "b": layout[1] == "t"}
     streamed, held = (along["a"], along["b"]) if streamed_a else (along["b"], along["a"])
-    rows, short = choices["lane_rows"], choices["tile_s"]
-    store = 4 if dtype == "bf16" else SIZE[dtype] if load == 1 else max(load, 4)
-    begin = f"{of_in}, {of_sum}, {of_out}, {int(streamed_a)}, {short}, {rows}, {choices['warps_l']}"
+    rows, short, size = choices["lane_rows"], choices["tile_s"], OUT_SIZE[of_out]
+    store = size if load == 1 else max(load, size)
+    begin = f"{int(streamed_a)}, {short}, {rows}, {choices['warps_l']}"
     if "warps_k" in choices:
         reader = "kt::HeldRows" if dtype == "fp32" else "kt::HeldOctets"
         total = sums(dtype, rows, short, f"{reader}<{of_in}, {short}, {int(held)}, {load}>")
         numbers = f"{choices['warps_k']}, {choices['chunks']}, {choices['stages']}, {choices.get('cluster_k', 1)}"
-        traits = f"kt::SkinnyTraits<{begin}, {numbers}, {int(streamed)}, {load}, {store}, {total}>"
+        traits = f"kt::SkinnyTraits<{of_in}, {of_sum}, {of_out}, {begin}, {numbers}, {int(streamed)}, {load}, {store}, {total}>"
     else:
-        group = min(short // 4, 4 if of_out != "double" else 2) if streamed_a else 2
+        group = min(short // 4, 16 // size) if streamed_a else 2
         reader = f"kt::StretchRows<{short}>" if dtype == "fp32" else f"kt::StretchOctets<{short}, {group}>"
-        source = f"kt::{'Row' if streamed else 'Line'}Stretch<{of_in}, {rows}, {load}>"
+        turned, length = not streamed_a and dtype != "fp32", min(16 // size, 2 * rows)
+        neighbours = f"kt::RowsTogether<{min(rows, 16 // SIZE[dtype])}>"
+        order = f"kt::RowsInPairs<{length}>" if turned else "kt::RowsApart" if streamed_a and streamed else neighbours
+        halves = int(dtype not in ("fp32", "fp64"))
+        source = f"kt::{'Row' if streamed else 'Line'}Stretch<{of_in}, {rows}, {load}, {order}, {halves}>"
         total = sums(dtype, rows, short, reader)
-        traits = f"kt::StretchTraits<{begin}, {choices['stages']}, {int(held)}, {store}, {source}, {total}>"
+        if turned:
+            total = f"kt::TurnedSums<kt::Format::{FORMATS[dtype][0]}, {of_sum}, {rows}, {reader}, {length}>"
+        types = f"{of_in}, {of_sum}, {of_out}, {int(of_out == 'Bf16')}"
+        traits = f"kt::StretchTraits<{types}, {begin}, {choices['stages']}, {int(held)}, {store}, {source}, {total}>"
     return f"run<{traits}, {int(along['a'])}, {int(along['b'])}>"
 
 

@@ -184,6 +184,7 @@ inline void cp_async_zfill(unsigned target, const void* global, bool valid) {
   cpu::copy_later(target, global, BYTES, valid ? BYTES : 0);
 }
 inline void cp_async_part(unsigned target, const void* global, int bytes) { cpu::copy_later(target, global, 16, bytes); }
+inline void cp_async_whole(unsigned target, const void* global) { cpu::copy_later(target, global, 16, 16); }
 inline void cp_async_commit() {
   auto& fiber = cpu::fibers[cpu::running];
   fiber.groups.push_back(std::move(fiber.open));
@@ -233,6 +234,20 @@ template <int BYTES>
 inline void load_shared_vector(Bits<BYTES>& bits, unsigned source) {
   if (source % BYTES) cpu::fail("misaligned vector");
   std::memcpy(bits.at, shared + source, BYTES);
+}
+
+template <int WORDS>
+inline void store_global(void* global, const unsigned (&words)[WORDS]) {
+  if (reinterpret_cast<unsigned long long>(global) % (4 * WORDS)) cpu::fail("misaligned store");
+  std::memcpy(global, words, 4 * WORDS);
+}
+template <bool BF16>
+inline unsigned pack_pair(float low, float high) {
+  static_assert(BF16);
+  unsigned words[2];
+  std::memcpy(&words[0], &low, 4);
+  std::memcpy(&words[1], &high, 4);
+  return words[0] >> 16 | (words[1] & 0xffff0000u);
 }
 
 inline unsigned round_to_tf32(unsigned word) { return word; }

@@ -2,7 +2,21 @@
 #include <type_traits>
 template <class T> double number(T value) { return double(value); }
 template <> double number(unsigned short value) { return __uint_as_float(unsigned(value) << 16); }
+// A 16-bit element of C. What is stored is small enough for it.
+struct Bf16 {
+  unsigned short bits;
+  Bf16() = default;
+  explicit Bf16(float value) {
+    unsigned word;
+    std::memcpy(&word, &value, 4);
+    if (word & 0xffff) cpu::fail("not a number of this format");
+    bits = (unsigned short)(word >> 16);
+  }
+  explicit operator float() const { return __uint_as_float(unsigned(bits) << 16); }
+};
+template <> double number(Bf16 value) { return double(float(value)); }
 template <class T> T stored(int value) { return T(value); }
+template <> Bf16 stored(int value) { return Bf16(float(value)); }
 template <> unsigned short stored(int value) {
   const float number = float(value);
   unsigned bits;

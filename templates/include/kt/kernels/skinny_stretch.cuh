@@ -49,8 +49,8 @@ struct StretchRows {
   }
 };
 
-template <class TIn_, class TAcc_, class TOut_, bool STREAMED_A_, int TILE_S_, int LANE_ROWS_, int WARPS_, int STAGES_,
-          bool HELD_K_, int STORE_, class Source_, class Sums_>
+template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, bool STREAMED_A_, int TILE_S_, int LANE_ROWS_, int WARPS_,
+          int STAGES_, bool HELD_K_, int STORE_, class Source_, class Sums_>
 struct StretchTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -58,14 +58,15 @@ struct StretchTraits {
   using Source = Source_;
   using Sums = Sums_;
   using Held = typename Sums::Held;
-  static constexpr bool STREAMED_A = STREAMED_A_, HELD_K = HELD_K_;
+  static constexpr bool OUT_BF16 = OUT_BF16_, STREAMED_A = STREAMED_A_, HELD_K = HELD_K_;
   static constexpr int TILE_S = TILE_S_, LANE_ROWS = LANE_ROWS_, WARPS = WARPS_, STAGES = STAGES_, STORE = STORE_;
   static constexpr bool kStretch = true;
   static constexpr int kThreads = 32 * WARPS, kWarpRows = 8 * LANE_ROWS, kSize = int(sizeof(TIn));
   static constexpr int kElements = kPieceBytes / kSize, kChunk = kLanesAlongK * kElements;
-  // Results of one warp on their way out, where C lies along the streamed operand's rows.
-  static constexpr int kOutPitch = kWarpRows + 4;
-  static constexpr int kOutBytes = STREAMED_A ? 0 : TILE_S * kOutPitch * int(sizeof(TAcc));
+  using Order = typename Source::Order;
+  using Runs = typename Select<
+      STREAMED_A, RunsOfHeld<Sums, Order, LANE_ROWS, 16 / int(sizeof(TOut))>,
+      typename Select<Sums::kTurned, RunsOfTurned<Sums, LANE_ROWS>, RunsOfStreamed<Sums, Order, LANE_ROWS>>::type>::type;
 
   static_assert(kThreads <= 1024, "a block has at most 1024 threads");
   static_assert(STAGES >= 2, "one stretch is multiplied while the next arrives");
@@ -73,22 +74,23 @@ struct StretchTraits {
 
 // Fills the held pieces, element by element: once a block.
 template <class Traits>
-__device__ __forceinline__ void arrange_held(const GemmArguments& args, unsigned shared, int chunks) {
+__device__ __forceinline__ void arrange_held(const GemmArguments& args, unsigned shared, const typename Traits::Source& source) {
   using TIn = typename Traits::TIn;
   using Held = typename Traits::Held;
   const TIn* const held = static_cast<const TIn*>(Traits::STREAMED_A ? args.b : args.a);
   const long long pitch = Traits::STREAMED_A ? args.ldb : args.lda;
   const int rows = Traits::STREAMED_A ? args.n : args.m;
 #pragma unroll 1
-  for (int index = int(threadIdx.x); index < chunks * Held::kPieces; index += Traits::kThreads) {
+  for (int index = int(threadIdx.x); index < source.chunks.all() * Held::kPieces; index += Traits::kThreads) {
     const int piece = index % Held::kPieces, row = Held::held_row(piece);
-    const int first_k = index / Held::kPieces * Traits::kChunk + Held::along_k(piece) * Traits::kElements;
+    const int chunk = index / Held::kPieces, elements = Traits::kElements / (chunk < source.chunks.whole ? 1 : 2);
+    const int first_k = chunk * Traits::kChunk + Held::along_k(piece) * elements;
     unsigned words[4] = {0, 0, 0, 0};
 #pragma unroll
     for (int i = 0; i < Traits::kElements; ++i) {
       const int k = first_k + i;
-      const TIn* const source = held + (Traits::HELD_K ? row * pitch + k : k * pitch + row);
-      const auto bits = ptx::read_only<Traits::kSize>(source, row < rows && k < args.k);
+      const TIn* const from = held + (Traits::HELD_K ? row * pitch + k : k * pitch + row);
+      const auto bits = ptx::read_only<Traits::kSize>(from, row < rows && k < args.k && i < elements);
 #pragma unroll
       for (int word = 0; word < cdiv(Traits::kSize, 4); ++word) {
         words[i * Traits::kSize / 4 + word] |= bits.at[word] << i * Traits::kSize % 4 * 8;
@@ -99,57 +101,18 @@ __device__ __forceinline__ void arrange_held(const GemmArguments& args, unsigned
   }
 }
 
-// Writes a warp's results where a row of C has those of one streamed row: a lane has groups of neighbours.
-template <class Traits, class Output>
-__device__ __forceinline__ void write_rows(const Output& output, const typename Traits::Sums& sums, long long first) {
-  using Sums = typename Traits::Sums;
-  constexpr int kGroup = min_of(Sums::kOwned, 16 / int(sizeof(typename Output::Element)));
-  if (!Sums::owner()) return;
-#pragma unroll
-  for (int slot = 0; slot < Traits::LANE_ROWS; ++slot) {
-    const long long row = first + Traits::Source::lane_row() + Traits::Source::row_of(slot);
-#pragma unroll
-    for (int owned = 0; owned < Sums::kOwned; owned += kGroup) {
-      const int column = Sums::row_of(owned);
-      typename Traits::TAcc values[kGroup];
-#pragma unroll
-      for (int i = 0; i < kGroup; ++i) values[i] = sums.sum(slot, owned + i);
-      if (row < output.m && column < output.n) {
-        output.template write_group<kGroup>(output.base + (row * output.pitch + column), values, output.n - column);
-      }
-    }
+// Adds the products of a chunk, or those of a half one.
+template <int PARTS, class Source, class Sums>
+__device__ __forceinline__ void add_chunk(Sums& sums, const Source& source, unsigned buffer,
+                                          const typename Sums::Held& held, int chunk) {
+  if constexpr (Sums::kTurned) {
+    sums.template add<PARTS>(source, buffer, held, chunk);
+  } else {
+    sums.hold(held, chunk);
+    unsigned rows[Source::kRows / 8][4];
+    source.template read<PARTS>(rows, 0, buffer, chunk);
+    sums.template multiply<PARTS>(rows, held, chunk);
   }
-}
-
-// Writes them where C lies the other way: through shared memory, so that neighbouring lanes write whole lines.
-template <class Traits, class Output>
-__device__ __forceinline__ void write_columns(const Output& output, const typename Traits::Sums& sums, long long first,
-                                              typename Traits::TAcc* staged) {
-  using TAcc = typename Traits::TAcc;
-  using Sums = typename Traits::Sums;
-  constexpr int kGroup = min_of(Traits::kWarpRows, 16 / int(sizeof(typename Output::Element)));
-  constexpr int kGroups = Traits::kWarpRows / kGroup;
-#pragma unroll
-  for (int owned = 0; owned < Sums::kOwned; ++owned) {
-    TAcc* const line = staged + Sums::row_of(owned) * Traits::kOutPitch + Traits::Source::lane_row();
-#pragma unroll
-    for (int slot = 0; slot < Traits::LANE_ROWS; ++slot) {
-      if (Sums::owner()) line[Traits::Source::row_of(slot)] = sums.sum(slot, owned);
-    }
-  }
-  __syncwarp();
-  const int left = int(min_of((long long)Traits::kWarpRows, output.n - first));
-#pragma unroll
-  for (int i = 0; i < cdiv(Traits::TILE_S * kGroups, 32); ++i) {
-    const int index = i * 32 + int(threadIdx.x) % 32, row = index / kGroups, column = index % kGroups * kGroup;
-    if (row < output.m && column < left) {
-      TAcc values[kGroup];
-#pragma unroll
-      for (int x = 0; x < kGroup; ++x) values[x] = staged[row * Traits::kOutPitch + column + x];
-      output.template write_group<kGroup>(output.base + (row * output.pitch + first + column), values, left - column);
-    }
-  }
-  __syncwarp();
 }
 
 template <class Traits>
@@ -161,26 +124,24 @@ __device__ __forceinline__ void gemm_stretches(const GemmArguments& args) {
   const int extent = Traits::STREAMED_A ? args.m : args.n;
   const typename Traits::Source source(static_cast<const TIn*>(Traits::STREAMED_A ? args.a : args.b),
                                        Traits::STREAMED_A ? args.lda : args.ldb, extent, args.k);
-  // Shared memory: the held pieces, then of each warp room for results and the stages.
+  // Shared memory: the held pieces, then the stages of each warp.
   const typename Traits::Held held{ptx::shared_address(shared)};
-  const int held_bytes = source.chunks * Traits::Held::kPieces * kPieceBytes, buffer_bytes = source.buffer_bytes();
-  unsigned char* const own = shared + held_bytes + warp * (Traits::kOutBytes + Traits::STAGES * buffer_bytes);
-  TAcc* const staged = reinterpret_cast<TAcc*>(own);
-  const unsigned buffers = ptx::shared_address(own) + Traits::kOutBytes;
+  const int held_bytes = source.chunks.all() * Traits::Held::kPieces * kPieceBytes, buffer_bytes = source.buffer_bytes();
+  const unsigned buffers = held.shared + held_bytes + warp * (Traits::STAGES * buffer_bytes);
 
   const int stretches = int(cdiv((long long)extent, (long long)Traits::kWarpRows));
-  const long long stride = gridDim.x * Traits::WARPS, begin = blockIdx.x * Traits::WARPS + warp;
+  const int stride = int(gridDim.x) * Traits::WARPS, begin = int(blockIdx.x) * Traits::WARPS + warp;
   const auto copy = [&](long long stretch, unsigned buffer) {
     if (stretch < stretches) source.copy(buffer, stretch * Traits::kWarpRows);
     ptx::cp_async_commit();
   };
 #pragma unroll 1
   for (int stage = 0; stage < Traits::STAGES - 1; ++stage) {
-    copy(begin + stage * stride, buffers + stage * buffer_bytes);
+    copy(begin + (long long)stage * stride, buffers + stage * buffer_bytes);
   }
 #pragma unroll 1
   for (int stage = 0; stage < Traits::STAGES; ++stage) source.prepare(buffers + stage * buffer_bytes);
-  arrange_held<Traits>(args, held.shared, source.chunks);
+  arrange_held<Traits>(args, held.shared, source);
   __syncthreads();
 
   const auto output = output_c<TAcc, typename Traits::TOut, Traits::STORE>(args, 0);
@@ -193,19 +154,14 @@ __device__ __forceinline__ void gemm_stretches(const GemmArguments& args) {
     const int fill = stage == 0 ? Traits::STAGES - 1 : stage - 1;
     copy(stretch + (Traits::STAGES - 1) * stride, buffers + fill * buffer_bytes);
     sums.clear();
+    const unsigned buffer = buffers + stage * buffer_bytes;
 #pragma unroll 1
-    for (int chunk = 0; chunk < source.chunks; ++chunk) {
-      sums.hold(held, chunk);
-      unsigned rows[Traits::LANE_ROWS][4];
-      source.read(rows, buffers + stage * buffer_bytes, chunk);
-      sums.multiply(rows, held, chunk);
+    for (int chunk = 0; chunk < source.chunks.whole; ++chunk) add_chunk<2>(sums, source, buffer, held, chunk);
+    if constexpr (Traits::Source::kHalves) {
+      if (source.chunks.half) add_chunk<1>(sums, source, buffer, held, source.chunks.whole);
     }
     sums.finish();
-    if constexpr (Traits::STREAMED_A) {
-      write_rows<Traits>(output, sums, stretch * Traits::kWarpRows);
-    } else {
-      write_columns<Traits>(output, sums, stretch * Traits::kWarpRows, staged);
-    }
+    write_results<Traits>(output, sums, stretch * Traits::kWarpRows);
     stage = stage + 1 == Traits::STAGES ? 0 : stage + 1;
   }
 }

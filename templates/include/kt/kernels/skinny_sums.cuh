@@ -11,6 +11,7 @@ namespace kt {
 template <Format FORMAT, class TAcc, int LANE_ROWS, class Held_>
 struct TensorSums {
   using Held = Held_;
+  static constexpr bool kTurned = false;
   static constexpr int kPairs = LANE_ROWS / 2, kOctets = Held::kOctets, kOwned = 2 * kOctets;
   // From Hopper on, data-centre GPUs have no mma.sync of 8-bit floats: they are widened to fp16.
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
@@ -36,11 +37,15 @@ struct TensorSums {
 
   __device__ __forceinline__ void hold(const Held& held, int chunk) { held.read(pieces, chunk, 0); }
 
-  __device__ __forceinline__ void multiply(const unsigned (&rows)[LANE_ROWS][4], const Held&, int) {
+  // PARTS: halves of the pieces that are multiplied.
+  template <int PARTS = 2>
+  __device__ __forceinline__ void multiply(unsigned (&rows)[LANE_ROWS][4], const Held&, int) {
+    prepare(rows);
+    prepare(pieces);
 #pragma unroll
     for (int j = 0; j < kOctets; ++j) {
 #pragma unroll
-      for (int i = 0; i < kPairs; ++i) multiply_pair(at[i][j], rows[2 * i], rows[2 * i + 1], pieces[j]);
+      for (int i = 0; i < kPairs; ++i) multiply_pair<PARTS>(at[i][j], rows[2 * i], rows[2 * i + 1], pieces[j]);
     }
   }
 
@@ -51,38 +56,47 @@ struct TensorSums {
   }
   __device__ __forceinline__ TAcc sum(int slot, int owned) const { return at[slot / 2][owned / 2][slot % 2 * 2 + owned % 2]; }
 
- private:
-  __device__ __forceinline__ static unsigned prepared(unsigned word) {
-    if constexpr (FORMAT == Format::kTf32) word = ptx::round_to_tf32(word);
-    return word;
-  }
-  __device__ __forceinline__ static double number(const unsigned* words) {
-    return __hiloint2double(int(words[1]), int(words[0]));
+  // Rounds the words of pieces to what mma takes.
+  template <int COUNT>
+  __device__ __forceinline__ static void prepare(unsigned (&pieces)[COUNT][4]) {
+    if constexpr (FORMAT == Format::kTf32) {
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i)
+#pragma unroll
+        for (int word = 0; word < 4; ++word) pieces[i][word] = ptx::round_to_tf32(pieces[i][word]);
+    }
   }
 
+  // Rows `low` and `high` of 16, times 8 columns.
+  template <int PARTS>
   __device__ __forceinline__ static void multiply_pair(TAcc (&sum)[4], const unsigned (&low)[4],
-                                                       const unsigned (&high)[4], const unsigned (&held)[4]) {
+                                                       const unsigned (&high)[4], const unsigned (&column)[4]) {
     if constexpr (FORMAT == Format::kFp64) {
+      static_assert(PARTS == 2, "a piece has two numbers");
       const double a[4] = {number(low), number(high), number(low + 2), number(high + 2)};
-      const double b[2] = {number(held), number(held + 2)};
+      const double b[2] = {number(column), number(column + 2)};
       ptx::mma_eight<FORMAT>(sum, a, b);
     } else if constexpr (kWidened) {
 #pragma unroll
-      for (int word = 0; word < 4; ++word) {
+      for (int word = 0; word < 2 * PARTS; ++word) {
         const unsigned a[4] = {ptx::widened<FORMAT>(low[word], 0), ptx::widened<FORMAT>(high[word], 0),
                                ptx::widened<FORMAT>(low[word], 1), ptx::widened<FORMAT>(high[word], 1)};
-        const unsigned b[2] = {ptx::widened<FORMAT>(held[word], 0), ptx::widened<FORMAT>(held[word], 1)};
+        const unsigned b[2] = {ptx::widened<FORMAT>(column[word], 0), ptx::widened<FORMAT>(column[word], 1)};
         ptx::mma<Format::kFp16>(sum, a, b);
       }
     } else {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const unsigned a[4] = {prepared(low[2 * half]), prepared(high[2 * half]), prepared(low[2 * half + 1]),
-                               prepared(high[2 * half + 1])};
-        const unsigned b[2] = {prepared(held[2 * half]), prepared(held[2 * half + 1])};
+      for (int half = 0; half < PARTS; ++half) {
+        const unsigned a[4] = {low[2 * half], high[2 * half], low[2 * half + 1], high[2 * half + 1]};
+        const unsigned b[2] = {column[2 * half], column[2 * half + 1]};
         ptx::mma<FORMAT>(sum, a, b);
       }
     }
+  }
+
+ private:
+  __device__ __forceinline__ static double number(const unsigned* words) {
+    return __hiloint2double(int(words[1]), int(words[0]));
   }
 };
 
@@ -91,6 +105,7 @@ struct TensorSums {
 template <int LANE_ROWS, int TILE_S, class Held_>
 struct ThreadSums {
   using Held = Held_;
+  static constexpr bool kTurned = false;
   static constexpr int kGroup = Held::kGroup, kGroups = TILE_S / kGroup;
   static constexpr int kOwned = max_of(1, TILE_S / kLanesAlongK);
 
@@ -108,12 +123,13 @@ struct ThreadSums {
 
   __device__ __forceinline__ void hold(const Held& held, int chunk) { held.read(pieces, chunk, 0); }
 
+  template <int PARTS = 2>
   __device__ __forceinline__ void multiply(const unsigned (&rows)[LANE_ROWS][4], const Held& held, int chunk) {
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
       if (group > 0) held.read(pieces, chunk, group * kGroup);
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
+      for (int k = 0; k < 2 * PARTS; ++k)
 #pragma unroll
         for (int j = 0; j < kGroup; ++j)
 #pragma unroll

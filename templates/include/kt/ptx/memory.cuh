@@ -51,7 +51,10 @@ __device__ __forceinline__ void store_shared(unsigned shared, const unsigned (&w
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};\n" ::"r"(shared), "r"(words[0]), "r"(words[1]));
 }
 
-// 8 or 16 bytes of global memory as one access. The compiler would make four of it where it sees no alignment.
+// 4, 8 or 16 bytes of global memory as one access. The compiler would make four of it where it sees no alignment.
+__device__ __forceinline__ void store_global(void* global, const unsigned (&words)[1]) {
+  asm volatile("st.global.u32 [%0], %1;\n" ::"l"(global), "r"(words[0]));
+}
 __device__ __forceinline__ void store_global(void* global, const unsigned (&words)[2]) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};\n" ::"l"(global), "r"(words[0]), "r"(words[1]));
 }

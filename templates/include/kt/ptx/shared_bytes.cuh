@@ -7,6 +7,11 @@ __device__ __forceinline__ void cp_async_part(unsigned shared, const void* globa
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(global), "r"(bytes));
 }
 
+// All 16 of them.
+__device__ __forceinline__ void cp_async_whole(unsigned shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(shared), "l"(global));
+}
+
 __device__ __forceinline__ unsigned load_shared_word(unsigned shared) {
   unsigned word;
   asm volatile("ld.shared.u32 %0, [%1];\n" : "=r"(word) : "r"(shared));
