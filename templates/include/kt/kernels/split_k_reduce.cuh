@@ -8,11 +8,26 @@ constexpr int kReduceColumns = 32;
 constexpr int kReduceRows = kReduceThreads / kReduceColumns;
 constexpr int kManySlices = 16;  // from here on, threads in a column share the slices of one row instead of the rows
 
+// Slices of a thread that are read before the first of them is added: one wait for L2, not many.
+constexpr int kSlicesAtOnce = 16;
+
 template <class TAcc>
 __device__ __forceinline__ TAcc sum_slices(const TAcc* partial, long long stride, int first, int step, int count) {
   TAcc sum = TAcc(0);
-#pragma unroll 4
-  for (int slice = first; slice < count; slice += step) sum += partial[slice * stride];
+#pragma unroll 1
+  for (int from = first; from < count; from += kSlicesAtOnce * step) {
+    const TAcc* const slices = partial + from * stride;
+    const long long apart = step * stride;
+    TAcc read[kSlicesAtOnce];
+#pragma unroll
+    for (int i = 0; i < kSlicesAtOnce; ++i) {
+      if (from + i * step < count) read[i] = slices[i * apart];
+    }
+#pragma unroll
+    for (int i = 0; i < kSlicesAtOnce; ++i) {
+      if (from + i * step < count) sum += read[i];
+    }
+  }
   return sum;
 }
 
