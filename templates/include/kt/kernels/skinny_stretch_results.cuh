@@ -76,25 +76,29 @@ __device__ __forceinline__ void write_over(const Output& output, typename Output
 }
 
 // Calls `write` for each of the lane's runs in the stretch that begins with row `first`, with the run's values, the place
-// of the first of them in C, and how many of them lie inside.
-template <class Traits, class Output, class Write>
+// of the first of them in C, and how many of them lie inside. WHOLE: all rows of the stretch do.
+template <class Traits, bool WHOLE, class Output, class Write>
 __device__ __forceinline__ void for_each_run(const Output& output, const typename Traits::Sums& sums, long long first,
                                              Write write) {
   using Runs = typename Traits::Runs;
   constexpr bool kRows = Traits::STREAMED_A;  // streamed rows are rows of C
   const long long row_pitch = kRows ? output.pitch : 1, held_pitch = kRows ? 1 : output.pitch;
-  const int rows = int(min_of((long long)Traits::kWarpRows, (kRows ? output.m : output.n) - first)) - Runs::lane_streamed();
+  const int end = int(min_of((long long)Traits::kWarpRows, (kRows ? output.m : output.n) - first));
+  const int rows = WHOLE ? Traits::kWarpRows : end - Runs::lane_streamed();
   const int held_rows = (kRows ? output.n : output.m) - Runs::lane_held();
-  typename Traits::TOut* const own =
+  typename Traits::TOut* target =
       output.base + (first + Runs::lane_streamed()) * row_pitch + Runs::lane_held() * held_pitch;
 #pragma unroll
   for (int run = 0; run < Runs::kCount; ++run) {
     const int row = Runs::streamed(run), held = Runs::held(run);
-    if (row >= rows || held >= held_rows) continue;
+    if (run > 0) {  // from the place of the run before: differences are few and the same for all stretches
+      target += (row - Runs::streamed(run - 1)) * row_pitch + (held - Runs::held(run - 1)) * held_pitch;
+    }
+    if ((!WHOLE && row >= rows) || held >= held_rows) continue;
     typename Traits::TAcc values[Runs::kLength];
 #pragma unroll
     for (int i = 0; i < Runs::kLength; ++i) values[i] = Runs::value(sums, run, i);
-    write(own + (row * row_pitch + held * held_pitch), values, kRows ? held_rows - held : rows - row);
+    write(target, values, kRows ? held_rows - held : rows - row);
   }
 }
 
@@ -104,12 +108,12 @@ __device__ __forceinline__ void write_results(const Output& output, const typena
   using TOut = typename Traits::TOut;
   using Values = typename Traits::TAcc[Traits::Runs::kLength];
   if (!Traits::Sums::owner()) return;
-  if (output.reads()) {
-    for_each_run<Traits>(output, sums, first, [&](TOut* target, const Values& values, int valid) {
+  if (output.reads() || first + Traits::kWarpRows > (Traits::STREAMED_A ? output.m : output.n)) {
+    for_each_run<Traits, false>(output, sums, first, [&](TOut* target, const Values& values, int valid) {
       output.template write_group<Traits::Runs::kLength>(target, values, valid);
     });
   } else {
-    for_each_run<Traits>(output, sums, first, [&](TOut* target, const Values& values, int valid) {
+    for_each_run<Traits, true>(output, sums, first, [&](TOut* target, const Values& values, int valid) {
       write_over<Traits::OUT_BF16>(output, target, values, valid);
     });
   }
