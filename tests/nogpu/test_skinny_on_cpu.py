@@ -52,7 +52,8 @@ def call(dtype: str, layout: str, streamed_a: bool, load: int, choices: Mapping[
         reader = "kt::HeldRows" if dtype == "fp32" else "kt::HeldOctets"
         total = sums(dtype, rows, short, f"{reader}<{of_in}, {short}, {int(held)}, {load}>")
         numbers = f"{choices['warps_k']}, {choices['chunks']}, {choices['stages']}, {choices.get('cluster_k', 1)}"
-        traits = f"kt::SkinnyTraits<{of_in}, {of_sum}, {of_out}, {begin}, {numbers}, {int(streamed)}, {load}, {store}, {total}>"
+        types = f"{of_in}, {of_sum}, {of_out}"
+        traits = f"kt::SkinnyTraits<{types}, {begin}, {numbers}, {int(streamed)}, {load}, {store}, {total}>"
     else:
         group = min(short // 4, 16 // size) if streamed_a else 2
         reader = f"kt::StretchRows<{short}>" if dtype == "fp32" else f"kt::StretchOctets<{short}, {group}>"
