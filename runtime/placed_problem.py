@@ -59,8 +59,8 @@ def tuned_as(problem: Problem) -> tuple[Problem, ...]:
     """The problems that may have been tuned of this one, the most aligned first; and the last is what to tune.
 
     All three operands of a problem that is tuned are aligned alike: as the least aligned one here, but to the widest
-    element at least. Where a narrow one lies within less, as int8 may beside int32, no tuned problem is that loose, and a
-    winner serves only if its kernel does not read there as if it were aligned.
+    element at least. Where a narrow one lies within less, as int8 may beside int32, no tuned problem is that loose, and
+    a winner serves only if its kernel does not read there as if it were aligned.
 
     Raises:
         InputError: an operand begins within an element.
