@@ -91,7 +91,7 @@ struct WgmmaTraits {
   using Fragments = WgmmaFragments<Rows>;
   using PanelStore = WgmmaPanelStore<Fragments, TAcc, TOut, kColumns, kStoreSlots, kExchanged>;
   // Whether no other block fits beside one of these, and nothing is launched before it.
-  static constexpr bool kAlone = MIN_BLOCKS == 1 && (kMoveRegisters || STAGES * kStageBytes > kSharedOfSm / 2) &&
+  static constexpr bool kAlone = MIN_BLOCKS_ == 1 && (kMoveRegisters || STAGES * kStageBytes > kSharedOfSm / 2) &&
                                  !Space_::PACK_A && !Space_::PACK_B;
   using Space = Space_;
 
