@@ -90,7 +90,7 @@ def device_for_lookup(asked: str | None, known: Sequence[DeviceIdentity]) -> Dev
     distinct = list(dict.fromkeys(known))
     if len(distinct) > 1:
         names = "; ".join(device.label for device in distinct)
-        hint = f"choose one by --device with a part of this that only it has, or all: --device '{distinct[0].label}'"
+        hint = f"choose one by --device with any part of its name that no other has: --device '{distinct[0].label}'"
         raise InputError(f"the cache has results of {len(distinct)} devices: {names}", hint=hint)
     return distinct[0] if distinct else None
 

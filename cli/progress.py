@@ -112,6 +112,7 @@ class LineProgress(_Warnings):
         self._shapes = 0
         self._finished = 0
         self._candidates: Counter[Problem] = Counter()
+        self._comparing = _CountLines("shapes timed with the kernels of the others")
 
     def run_started(self, shapes: int, cached: int) -> None:
         self._shapes, self._finished = shapes, cached
@@ -127,6 +128,11 @@ class LineProgress(_Warnings):
         count = self._candidates.pop(problem, 0)
         tried = f", {count} candidates in this run" if count else ""
         note(f"[{self._finished}/{self._shapes}] {finished_text(problem, best, failure)}{tried}")
+
+    def compared(self, done: int, total: int, better: BestConfig | None) -> None:
+        if better is not None:
+            note(improved_text(better))
+        self._comparing(done, total)
 
 
 class BarProgress(_Silent):
@@ -166,6 +172,11 @@ class BarProgress(_Silent):
         if "shapes" in self._tasks:
             self._bars.advance(self._tasks["shapes"])
         self._print(finished_text(problem, best, failure))
+
+    def compared(self, done: int, total: int, better: BestConfig | None) -> None:
+        self._set("timed with others' kernels", done, total)
+        if better is not None:
+            self._print(improved_text(better))
 
     def warning(self, text: str) -> None:
         self._print(f"kt: warning: {text}")
@@ -229,3 +240,8 @@ def finished_text(problem: Problem, best: BestConfig | None, failure: str) -> st
         return f"{problem.label}: {failure or 'no result'}"
     rate = problem.flops / best.measurement.time_us / 1e6
     return f"{problem.label}: {outcome_text(best.measurement)}, {rate_text(rate)} TFLOP/s, {best.config.family}"
+
+
+def improved_text(better: BestConfig) -> str:
+    """A winner that another shape's kernel has beaten, in one line."""
+    return f"{finished_text(better.key.problem, better, '')}: a kernel that has won another shape is faster here"

@@ -164,11 +164,15 @@ def _summarise(result: TuneResult) -> None:
     parts = [f"{outcomes[name]} {text}" for name, text in words.items() if outcomes[name]]
     note(f"{', '.join(parts)}; {result.compiled} kernels compiled; {result.seconds:.1f} s")
     statuses = sum((Counter(shape.statuses) for shape in result.shapes), Counter[str]())
-    failed = [f"{count} {status.replace('_', ' ')}" for status, count in statuses.most_common() if status != "ok"]
+    failed = [f"{count} {_status_text(status)}" for status, count in statuses.most_common() if status != "ok"]
     if failed:
         note(f"candidates without a time: {', '.join(failed)}{'; causes as first met:' if result.failures else ''}")
     for cause, count in result.failures.items():
         note(f"  {count} × {cause}")
+
+
+def _status_text(status: str) -> str:
+    return "pruned (registers spill, or no launch fits)" if status == "pruned" else status.replace("_", " ")
 
 
 def _finish(result: TuneResult, output: str | None, unwritten: KtError | None, unsaved: CacheError | None) -> None:

@@ -46,12 +46,12 @@ def load_shapes(path: Path | str, *, dtype: str | None = None) -> list[Problem]:
     errors: dict[int, list[InputError]] = {}
     for index, row in enumerate(rows):
         if index in refused:
-            errors[index] = refused[index]
+            errors[index] = _with_wrong_values(document, (*keys, index), row, refused[index])
             continue
         try:
             problems.update(dict.fromkeys(_problems(document, (*keys, index), row, defaults)))
         except InputError as error:
-            errors[index] = [error]
+            errors[index] = _with_wrong_values(document, (*keys, index), row, [error])
         if len(problems) > MAX_PROBLEMS:
             raise fail(document, (*keys, index), f"brings the file above {MAX_PROBLEMS} shapes", "shorten its lists")
     if errors:
@@ -129,6 +129,23 @@ def _is_default(document: Document, keys: tuple[Key, ...], field: str) -> bool:
 
 def _values(document: Document, keys: tuple[Key, ...], row: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     return {name: _choices(document, (*keys, name), KEYS[name], row[name]) for name in row if name in KEYS}
+
+
+def _with_wrong_values(
+    document: Document, keys: tuple[Key, ...], row: Any, known: list[InputError]
+) -> list[InputError]:
+    """The known errors of a row, and one for each other key whose value cannot be used: so one look shows them all."""
+
+    def place(error: InputError) -> str:
+        return error.message.removeprefix(document.path).partition(": ")[0]
+
+    errors = {place(error): error for error in known}
+    for name in row if isinstance(row, dict) else ():
+        try:
+            _values(document, keys, {name: row[name]})
+        except InputError as error:
+            errors.setdefault(place(error), error)
+    return [*known, *(error for error in errors.values() if error not in known)]
 
 
 def _choices(document: Document, keys: tuple[Key, ...], key: ShapeKey, value: Any) -> tuple[Any, ...]:

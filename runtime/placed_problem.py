@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kt.errors import InputError
 from kt.problems import Problem
 from kt.problems.problem import MAX_ALIGNMENT
 
@@ -57,12 +58,18 @@ def placed(problem: Problem, bases: Bases) -> Problem:
 def tuned_as(problem: Problem) -> tuple[Problem, ...]:
     """The problems that may have been tuned of this one, the most aligned first; and the last is what to tune.
 
-    All three operands of a problem that is tuned are aligned alike, as the least aligned one here.
+    All three operands of a problem that is tuned are aligned alike: as the least aligned one here, but to the widest
+    element at least. Where a narrow one lies within less, as int8 may beside int32, no tuned problem is that loose, and
+    a winner serves only if its kernel does not read there as if it were aligned.
 
     Raises:
-        InputError: an operand begins at no multiple of the widest element, as no tuned one does.
+        InputError: an operand begins within an element.
     """
     aligned = Problem(**problem.as_dict())
     if not isinstance(problem, PlacedProblem):
         return (aligned,)
-    return (aligned, replace(aligned, base_alignment=min(problem.bases)))
+    for (name, size), base in zip(problem.element_bytes.items(), problem.bases, strict=True):
+        if base < size:
+            raise InputError(f"{name} is at a multiple of {base} bytes; an element needs its own size")
+    least = max(min(problem.bases), *problem.element_bytes.values())
+    return (aligned, replace(aligned, base_alignment=least))

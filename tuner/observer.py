@@ -27,6 +27,9 @@ class Observer(Protocol):
     def shape_finished(self, problem: Problem, best: BestConfig | None, failure: str) -> None:
         """`problem` ended with a winner, or with `failure` saying why it has none."""
 
+    def compared(self, done: int, total: int, better: BestConfig | None) -> None:
+        """`done` of `total` shapes were timed with the others' kernels; `better` has beaten the last one's winner."""
+
     def warning(self, text: str) -> None:
         """Something a person should know; the run goes on."""
 
@@ -43,5 +46,7 @@ class SilentObserver:
     def candidate_done(self, problem: Problem, config: Config, measurement: Measurement) -> None: ...
 
     def shape_finished(self, problem: Problem, best: BestConfig | None, failure: str) -> None: ...
+
+    def compared(self, done: int, total: int, better: BestConfig | None) -> None: ...
 
     def warning(self, text: str) -> None: ...

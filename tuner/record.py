@@ -16,6 +16,7 @@ from kt.tuner.winner import edge
 
 if TYPE_CHECKING:
     from kt.cache.store import Store
+    from kt.search_spaces.space import Config
     from kt.tuner.candidates import Candidates
     from kt.tuner.finals import Decision
     from kt.tuner.observer import Observer
@@ -83,6 +84,21 @@ class Recorder:
             self._tell_once(f"{peer} cannot be timed: {error}")
         self._keep(shape, [(by_name[name], one) for name, one in finals.items()], best)
         return best
+
+    def measurements(self, key: CacheKey) -> Mapping[tuple[str, str], Measurement]:
+        """What is known of a shape, by configuration and source; nothing if nothing is kept."""
+        return self.store.measurements(key) if self.store else {}
+
+    def compared(self, key: CacheKey, config: Config, source: str, measurement: Measurement) -> None:
+        """A kernel of another shape's winner was timed on this one. What did not compile or run is no news: it is known
+        from where it won."""
+        if measurement.status == "ok":
+            self._write(lambda store: store.put_measurement(key, config, source, measurement))
+
+    def improved(self, best: BestConfig, source: str) -> None:
+        """Another shape's kernel has beaten what a search had found."""
+        self._write(lambda store: store.put_measurement(best.key, best.config, source, best.measurement))
+        self._write(lambda store: store.put_best(best))
 
     def finish(self) -> None:
         """Make sure that all is where it can be found, while a failure to save can still be told with the results."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -45,6 +46,7 @@ class Run(Protocol):
 
     def next_shape(self) -> ShapeResult: ...
     def partial(self, problem: Problem) -> ShapeResult: ...
+    def compare(self, tuned: Sequence[BestConfig], others: Sequence[BestConfig]) -> Iterable[BestConfig]: ...
 
 
 def _open_worker(request: TuneRequest) -> WorkerLike:
@@ -207,7 +209,19 @@ def _work(run: Run, results: dict[Problem, ShapeResult], observer: Observer) -> 
             results.update((left, ShapeResult(left, None, "interrupted", untuned=True)) for left in run.waiting)
             return True
         observer.shape_finished(problem, result.best, result.failure)
+    try:
+        _compare(run, results)
+    except KeyboardInterrupt:
+        return True
     return False
+
+
+def _compare(run: Run, results: dict[Problem, ShapeResult]) -> None:
+    """Every shape that was tuned meets the kernels of the others."""
+    found = [shape.best for shape in results.values() if shape.best is not None and not shape.cached]
+    others = [shape.best for shape in results.values() if shape.best is not None and shape.cached]
+    for better in run.compare(found, others):
+        results[better.key.problem] = replace(results[better.key.problem], best=better)
 
 
 def _in_order(request: TuneRequest, results: dict[Problem, ShapeResult]) -> tuple[ShapeResult, ...]:

@@ -7,11 +7,13 @@ the finalists of this one are refined, and a candidate is given up as soon as it
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kt.cache.records import Measurement
 from kt.errors import KtError, NoUsableGpu
+from kt.tuner.comparison import Comparison
 from kt.tuner.finals import REFINE_S, Finals, screened
 from kt.tuner.messages import Failure, Prepare, Screen
 from kt.tuner.record import Recorder
@@ -79,6 +81,15 @@ class MeasuredRun:
         shape.cut_short = True
         best = self.recorder.best(shape, screened(shape))
         return ShapeResult(problem, best, untuned=True, statuses=self._statuses())
+
+    def compare(self, tuned: Sequence[BestConfig], others: Sequence[BestConfig]) -> Iterator[BestConfig]:
+        """Time the shapes that were tuned with each other's kernels and those of `others`; yields what has changed.
+
+        A person who limits the candidates of each shape wants no others; and without a cache, nothing would be left.
+        """
+        wanted = self.request.strategy == "auto" and self.request.budget.evaluations is None
+        if wanted and self.recorder.store and len(tuned) + len(others) > 1:
+            yield from Comparison(self.request, self.gpu, self.clock, self.recorder, (*tuned, *others)).run(tuned)
 
     def _tune(self, problem: Problem) -> BestConfig:
         if self.clock.left <= 0:

@@ -7,10 +7,11 @@ before a measured one. A ranking that a budget cut short is kept as not complete
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from kt.cache.records import Measurement
+from kt.cache.records import BestConfig, Measurement
 from kt.errors import KtError
 from kt.tuner.finals import Decision
 from kt.tuner.pruning import resources
@@ -65,6 +66,10 @@ class PredictedRun:
                 self.errors.append(failed.error)
             statuses = shape.statuses() if isinstance(shape, ShapeRun) else {}
             return ShapeResult(problem, None, failed.cause, untuned=failed.untuned, statuses=statuses)
+
+    def compare(self, tuned: Sequence[BestConfig], others: Sequence[BestConfig]) -> tuple[BestConfig, ...]:
+        """Nothing: the model has ranked every candidate already."""
+        return ()
 
     def partial(self, problem: Problem) -> ShapeResult:
         """Nothing is stored of a ranking that was interrupted: it is cheap to make again."""

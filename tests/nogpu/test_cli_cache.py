@@ -328,6 +328,17 @@ def test_a_filter_for_the_missing_gpu_offers_no_model(kt: Command, command: tupl
     assert "--device auto" not in outcome.err
 
 
+def test_a_lookup_among_several_gpus_asks_for_one(
+    kt: Command, own_environment: Path, fresh: Command, shapes: Path, no_gpu: None
+) -> None:
+    """By a part of its name; the lookup takes one device and has no word for all."""
+    _fill(own_environment, fresh(512), fresh(256, device=LESS))
+    outcome = kt("show-cache", "--shapes", shapes)
+    assert outcome.code == 2
+    assert "any part of its name that no other has: --device '" in outcome.err
+    assert "or all" not in outcome.err
+
+
 def test_an_export_that_lacks_shapes_says_what_would_help(
     kt: Command, own_environment: Path, fresh: Command, shapes: Path
 ) -> None:

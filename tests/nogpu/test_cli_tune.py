@@ -93,6 +93,12 @@ def test_causes_of_failures_are_told_in_their_own_words(kt: Command, shapes: Pat
     assert "kt: candidates without a time: 3 timeout; causes as first met:" in lines
 
 
+def test_what_was_pruned_is_explained(kt: Command, shapes: Path, ended: Command, won: Ending) -> None:
+    """The word of the table is not known to everybody."""
+    ended(lambda problem: replace(won(problem), statuses={"ok": 1, "pruned": 2}))
+    assert "candidates without a time: 6 pruned (registers spill, or no launch fits)" in kt(*TUNE, shapes).err
+
+
 def test_quiet_prints_the_data_only(kt: Command, shapes: Path, ended: Command, won: Ending) -> None:
     """With -q, a run without failures says nothing on standard error."""
     ended(won)

@@ -197,6 +197,10 @@ class Told(SilentObserver):
         self.warnings: list[str] = []
         self.finished: list[tuple[Problem, str]] = []
         self.started: tuple[int, int] = (0, 0)
+        self.beaten: list[BestConfig] = []
+
+    def compared(self, done: int, total: int, better: BestConfig | None) -> None:
+        self.beaten += [better] if better else []
 
     def run_started(self, shapes: int, cached: int) -> None:
         self.started = (shapes, cached)
@@ -303,6 +307,109 @@ def test_three_shapes_in_three_results_out_in_order(bench: Bench) -> None:
 def test_one_compilation_serves_all_shapes_of_a_signature(bench: Bench) -> None:
     bench.tune(SQUARE, TALL, Problem(1024, 1024, 1024), strategy="exhaustive")
     assert len(bench.pool.jobs) == len({tuple(job.items()) for job in bench.pool.jobs})
+
+
+def bowl_at(**best: int) -> Truth:
+    """Microseconds: best at these choices."""
+
+    def truth(problem: Problem, values: Values) -> float:
+        return 100.0 * float(1 + 0.2 * sum(abs(values[name] / value - 1) for name, value in best.items()))
+
+    return truth
+
+
+WIDE_BEST = {"tile_m": 32, "tile_n": 128, "tile_k": 8, "stages": 2, "split_k": 1}
+HIGH_BEST = {"tile_m": 128, "tile_n": 32, "tile_k": 8, "stages": 2, "split_k": 1}
+
+
+def two_winners(problem: Problem, values: Values) -> float:
+    """Tall problems like tall tiles, all others wide ones."""
+    best = HIGH_BEST if problem.m > problem.n else WIDE_BEST
+    return float(bowl_at(**best)(problem, values))
+
+
+def test_every_shape_is_timed_with_the_kernels_of_the_others(bench: Bench) -> None:
+    """The portfolio and the dispatch of a header rest on measurements."""
+    bench.gpu.truth = two_winners
+    result = bench.tune(SQUARE, TALL)
+    winners = [winner(shape).config for shape in result.shapes]
+    assert [config.as_dict() for config in winners] == [WIDE_BEST, HIGH_BEST]
+    with Store.open(bench.folder / "cache", read_only=True) as store:
+        for problem, other, values in ((SQUARE, winners[1], HIGH_BEST), (TALL, winners[0], WIDE_BEST)):
+            tried = {name: one for (name, _), one in store.measurements(bench.key(problem)).items()}
+            assert tried[other.identity].time_us == pytest.approx(two_winners(problem, values))
+
+
+def test_a_kernel_that_wins_elsewhere_may_win_here(bench: Bench) -> None:
+    """In finals against what the search has found; the cache has it then. Here the search has stopped it too early."""
+    seen: set[Problem] = set()
+
+    def truth(problem: Problem, values: Values) -> float | Measurement:
+        seen.add(problem)
+        if problem == SQUARE and values == HIGH_BEST:
+            return 50.0 if TALL in seen else Measurement("ok", 400.0, None, 1)
+        return two_winners(problem, values)
+
+    bench.gpu.truth = truth
+    square, tall = bench.tune(SQUARE, TALL, peers=("cublas",)).shapes
+    best = winner(square)
+    assert best.config.as_dict() == HIGH_BEST
+    assert best.measurement.time_us == 50.0
+    assert best.launches[0].grid == 4 * 16
+    assert best.baseline == {"cublas": 90.0}
+    assert bench.stored(SQUARE) == best
+    assert winner(tall).config.as_dict() == HIGH_BEST
+    assert bench.observer.beaten == [best]
+
+
+def test_a_shape_that_comes_later_meets_the_winners_of_the_cache(bench: Bench) -> None:
+    """The shapes of the cache are left alone."""
+    bench.gpu.truth = two_winners
+    bench.tune(SQUARE)
+    bench.again(two_winners)
+    bench.tune(SQUARE, TALL)
+    assert {problem for problem, _ in bench.gpu.screened} == {TALL}
+    assert WIDE_BEST in [values for _, values in bench.gpu.screened]
+    bench.again(two_winners)
+    bench.tune(SQUARE, TALL)
+    assert not bench.gpu.screened
+
+
+def test_a_limit_of_candidates_holds_for_other_shapes_kernels_too(bench: Bench) -> None:
+    bench.gpu.truth = two_winners
+    bench.tune(SQUARE, TALL, budget=Budget(evaluations=5))
+    assert len([problem for problem, _ in bench.gpu.screened if problem == SQUARE]) == 5
+    bench.again(two_winners)
+    bench.tune(SQUARE, TALL, store=False)
+    assert [problem for problem, _ in bench.gpu.screened] == sorted(
+        (problem for problem, _ in bench.gpu.screened), key=[SQUARE, TALL].index
+    )
+
+
+@pytest.mark.parametrize("fault", [WorkerDied("crashed", "it faults"), Failure("crashed", "it faults")])
+def test_another_shapes_kernel_that_fails_here_changes_nothing(bench: Bench, fault: Any) -> None:
+    seen: set[Problem] = set()
+
+    def truth(problem: Problem, values: Values) -> Any:
+        seen.add(problem)
+        return fault if problem == SQUARE and TALL in seen else two_winners(problem, values)
+
+    bench.gpu.truth = truth
+    result = bench.tune(SQUARE, TALL)
+    assert [winner(shape).config.as_dict() for shape in result.shapes] == [WIDE_BEST, HIGH_BEST]
+
+
+def test_an_interrupt_during_the_comparison_keeps_every_winner(bench: Bench) -> None:
+    seen: set[Problem] = set()
+
+    def truth(problem: Problem, values: Values) -> Any:
+        seen.add(problem)
+        return KeyboardInterrupt() if problem == SQUARE and TALL in seen else two_winners(problem, values)
+
+    bench.gpu.truth = truth
+    result = bench.tune(SQUARE, TALL)
+    assert result.interrupted
+    assert [winner(shape).config.as_dict() for shape in result.shapes] == [WIDE_BEST, HIGH_BEST]
 
 
 def test_exhaustive_tries_everything(bench: Bench) -> None:

@@ -162,8 +162,15 @@ def test_a_placed_problem_is_the_tuned_one_to_the_cache() -> None:
     assert tuned_as(aligned) == (aligned,)
     assert "at multiples of 4, 16, 8 bytes" in problem.label
     assert placed(problem, ()) == aligned
-    with pytest.raises(InputError, match="an element needs its own size"):
-        tuned_as(placed(aligned, (2, 16, 16)))
+    with pytest.raises(InputError, match="c is at a multiple of 2 bytes; an element needs its own size"):
+        tuned_as(placed(aligned, (16, 16, 2)))
+
+
+@pytest.mark.parametrize("bases", [(1, 16, 16), (16, 1, 4), (1, 1, 4)])
+def test_narrow_operands_may_lie_where_no_tuned_problem_does(bases: tuple[int, ...]) -> None:
+    """An int8 matrix begins at any byte; shapes are tuned at multiples of the int32 results' size at least."""
+    aligned = Problem(8, 9, 10, "int8", "nt")
+    assert tuned_as(placed(aligned, bases)) == (aligned, replace(aligned, base_alignment=4))
 
 
 def test_an_array_that_begins_within_an_element_is_refused() -> None:

@@ -1,6 +1,7 @@
 """shapes.yaml: what a row may say, what it stands for, and how each slip is reported."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -260,6 +261,16 @@ def test_what_readers_disagree_on_is_named_with_all_other_bad_rows(load: Any) ->
         "shapes[4].m is giv", "shapes[5].n is on:", "shapes[5].n is on:",
     ]  # fmt: skip
     assert refused(load, "shapes: [{m: 010, n: 0x1_0, k: 4}]")[0].startswith("shapes.yaml: a row cannot be used\n")
+
+
+def test_all_that_is_wrong_with_a_row_is_told_at_once(load: Any) -> None:
+    """Each value by its place, once."""
+    rows = "shapes:\n- {m: 1e3, n: 010, k: 8}\n- {m: 8, n: 8, k: 8, dtype: int4, layout: xx}\n- {m: [], k: no, x: 1}\n"
+    lines = refused(load, rows)[0].splitlines()
+    assert lines[0] == "shapes.yaml: 3 rows cannot be used"
+    assert [re.findall(r"shapes\[\d\]\.?(\w*)", line)[0] for line in lines[1:]] == [
+        "n", "m", "dtype", "layout", "k", "m",
+    ]  # fmt: skip
 
 
 def test_what_readers_disagree_on_outside_of_the_rows_comes_with_those_in_them(load: Any) -> None:

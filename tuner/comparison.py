@@ -1,0 +1,166 @@
+"""`Comparison`: after the searches, each shape is also timed with the kernels that have won other shapes.
+
+A search tries what suits its own shape. A header with few kernels, and the rule for shapes that were not tuned, ask how
+a kernel does elsewhere: these times are the answer. Where a kernel of another shape is faster than what the search has
+found, the two meet in finals, and the faster one is the winner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kt.cache.records import BestConfig, Measurement
+from kt.tuner.messages import Binary, Candidate, Failure, Prepare, Refine, RefineReply, Screen, ScreenReply
+from kt.tuner.pruning import prune, resources
+from kt.tuner.rivals import Rival, Rivals
+from kt.tuner.winner import edge
+from kt.tuner.worker import WorkerDied
+
+if TYPE_CHECKING:
+    from kt.tuner.clock import Clock
+    from kt.tuner.gpu_access import GpuAccess
+    from kt.tuner.record import Recorder
+    from kt.tuner.request import TuneRequest
+
+__all__ = ["Comparison"]
+
+STOP_ABOVE = 2.0  # times as long as the winner: what one run finds slower than this is timed no more
+ENOUGH_SAMPLES = 3  # of an earlier measurement that is not made again; one that a search stopped has fewer
+CHALLENGES_BELOW = 0.985  # of the winner's time: beyond what two measurements of one kernel differ by
+MOST_CHALLENGERS = 3
+FINALS_S = 1.0
+PREPARE_LIMIT_S, SCREEN_LIMIT_S, FINALS_LIMIT_S = 180.0, 6.0, 60.0  # after which the worker is ended
+LIMIT_TIMES = 500  # of the winner's time, besides these limits
+WAIT_S = 0.1
+
+
+@dataclass
+class Comparison:
+    """What is done once every shape of a run has its winner.
+
+    Attributes:
+        bests: the winners, those from the cache among them.
+    """
+
+    request: TuneRequest
+    gpu: GpuAccess
+    clock: Clock
+    recorder: Recorder
+    bests: Sequence[BestConfig]
+
+    def run(self, shapes: Sequence[BestConfig]) -> Iterator[BestConfig]:
+        """Time the shapes of these winners; yields each winner that another shape's kernel has beaten, as it is now."""
+        rivals = Rivals(self.request, self.gpu.compilation, self.bests)
+        met = [(best, self._unknown(best, rivals)) for best in shapes]
+        for _, unknown in met:
+            for one in unknown:
+                self.gpu.compilation.request(one.kernel, one.launches)
+        met = [(best, unknown) for best, unknown in met if unknown]
+        for done, (best, unknown) in enumerate(met, 1):
+            if self.clock.left <= 0:
+                return
+            better = self._better(best, rivals, unknown)
+            self.recorder.observer.compared(done, len(met), better)
+            if better is not None:
+                yield better
+
+    def _better(self, best: BestConfig, rivals: Rivals, unknown: Sequence[Rival]) -> BestConfig | None:
+        """Time rivals on a shape; the new winner if one of them is faster."""
+        try:
+            challengers = self._compare(best, unknown)
+            return self._finals(best, rivals, challengers) if challengers else None
+        except WorkerDied:
+            return None  # over the shape as such, not over a kernel: its winner stands
+
+    def _unknown(self, best: BestConfig, rivals: Rivals) -> list[Rival]:
+        """The rivals that no earlier run has timed on the shape."""
+        known = self.recorder.measurements(best.key)
+
+        def is_known(one: Rival) -> bool:
+            earlier = known.get((one.config.identity, one.source))
+            return earlier is not None and (earlier.status != "ok" or earlier.samples >= ENOUGH_SAMPLES)
+
+        return [one for one in rivals.of(best) if not is_known(one)]
+
+    def _compare(self, best: BestConfig, rivals: Sequence[Rival]) -> list[Rival]:
+        """Time rivals on a shape; those that are faster than its winner."""
+        message = Prepare(best.key.problem, self.request.seed, self.request.peers)
+        if isinstance(self.gpu.ask(message, PREPARE_LIMIT_S), Failure):
+            return []
+        won_us = best.measurement.time_us or 0.0
+        faster: list[tuple[float, str, Rival]] = []
+        for one in rivals:
+            if self.clock.left <= 0:
+                break
+            measurement = self._measured(one, won_us)
+            self.recorder.compared(best.key, one.config, one.source, measurement)
+            if measurement.time_us is not None and measurement.time_us < CHALLENGES_BELOW * won_us:
+                faster.append((measurement.time_us, one.config.identity, one))
+        return [one for _, _, one in sorted(faster, key=lambda item: item[:2])[:MOST_CHALLENGERS]]
+
+    def _measured(self, one: Rival, won_us: float) -> Measurement:
+        binary = self._binary(one)
+        verdict = prune(binary, one.launches, self.request.device, keep_spills=False)
+        if verdict:
+            return verdict
+        message = Screen(_candidate(one, binary), won_us * STOP_ABOVE)
+        try:
+            reply = self.gpu.ask(message, SCREEN_LIMIT_S + LIMIT_TIMES * won_us / 1e6)
+        except WorkerDied as died:
+            return Measurement(died.status, detail=died.detail)
+        if isinstance(reply, Failure):
+            return Measurement(reply.status, detail=reply.detail)  # type: ignore[arg-type]
+        assert isinstance(reply, ScreenReply)
+        return _with_resources(reply.measurement, one, binary)
+
+    def _finals(self, best: BestConfig, rivals: Rivals, challengers: Sequence[Rival]) -> BestConfig | None:
+        """The winner against its challengers, verified in full; None if it stays."""
+        holder = rivals.rival(best.config, best.key.problem)
+        if holder is None:
+            return None
+        self.gpu.compilation.request(holder.kernel, holder.launches)
+        running = {one.config.identity: one for one in (holder, *challengers)}
+        candidates = tuple(_candidate(one, self._binary(one)) for one in running.values())
+        limit = FINALS_LIMIT_S + LIMIT_TIMES * (best.measurement.time_us or 0.0) / 1e6
+        reply = self.gpu.ask(Refine(candidates, self.request.peers, FINALS_S), limit)
+        if not isinstance(reply, RefineReply):
+            return None
+        times = {name: one.time_us or 0.0 for name, one in reply.measurements.items() if one.status == "ok"}
+        fastest = min(times, key=lambda name: (times[name], name), default=best.config.identity)
+        if best.config.identity in (fastest, *reply.ties):
+            return None
+        return self._won(best, running[fastest], reply)
+
+    def _won(self, best: BestConfig, one: Rival, reply: RefineReply) -> BestConfig:
+        space = next(space for space in self.request.spaces if space.family == one.config.family)
+        better = replace(
+            best,
+            config=one.config,
+            measurement=_with_resources(reply.measurements[one.config.identity], one, self._binary(one)),
+            launches=one.launches,
+            workspace_bytes=one.workspace_bytes,
+            ties=(),
+            baseline=dict(reply.peers) or best.baseline,
+            default_us=best.default_us if one.config.family == best.config.family else None,
+            edge=edge(space, one.config, best.key.problem),
+        )
+        self.recorder.improved(better, one.source)
+        return better
+
+    def _binary(self, one: Rival) -> Binary:
+        self.gpu.compilation.request(one.kernel, one.launches)
+        while one.kernel.job_digest not in self.gpu.compilation.binaries:
+            self.gpu.compilation.collect(WAIT_S)
+        return self.gpu.compilation.binaries[one.kernel.job_digest]
+
+
+def _candidate(one: Rival, binary: Binary) -> Candidate:
+    runtime = {name: value for name, value in one.config.runtime if isinstance(value, int)}
+    return Candidate(one.config.identity, binary.path, one.launches, one.workspace_bytes, runtime)
+
+
+def _with_resources(measurement: Measurement, one: Rival, binary: Binary) -> Measurement:
+    registers, spills, smem = resources(binary, one.launches)
+    return replace(measurement, registers=registers, spill_bytes=spills, smem_bytes=smem)

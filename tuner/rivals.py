@@ -1,0 +1,124 @@
+"""`Rivals`: the kernels that have won other shapes, as configurations of one shape, with what they launch there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kt.errors import KtError
+from kt.search_spaces.launch import resolve, violated
+from kt.search_spaces.names import Names
+from kt.search_spaces.space import Config
+from kt.tuner.launched import launched_digest
+from kt.tuner.model import order_us
+
+if TYPE_CHECKING:
+    from kt.cache.records import BestConfig
+    from kt.problems import Problem
+    from kt.search_spaces.space import Launch, SearchSpace, Value
+    from kt.tuner.compilation import Compilation, Kernel
+    from kt.tuner.request import TuneRequest
+
+__all__ = ["Rival", "Rivals"]
+
+Runtime = tuple[tuple[str, "Value"], ...]
+
+MOST_KERNELS = 48  # that a shape is timed with: those that have won most shapes of its number formats
+CHOICES = 2  # of run-time arguments of each: that of its winner, and that which the model likes best here
+SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)  # slices of k among which the model chooses
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A configuration on a shape."""
+
+    config: Config
+    kernel: Kernel
+    launches: tuple[Launch, ...]
+    workspace_bytes: int
+
+    @cached_property
+    def source(self) -> str:
+        """Digest of all that runs: the rendered source, and how it is launched."""
+        return launched_digest(self.kernel.source_digest, self.launches, self.workspace_bytes)
+
+
+class Rivals:
+    """What `bests` have won by, for any of their shapes."""
+
+    def __init__(self, request: TuneRequest, compilation: Compilation, bests: Sequence[BestConfig]) -> None:
+        self._device, self._compilation = request.device, compilation
+        self._spaces = {space.family: space for space in request.spaces}
+        self._runtimes: dict[object, dict[Config, list[Runtime]]] = {}  # by number formats and kernel
+        for best in bests:
+            kernel = Config(best.config.family, best.config.parameters)
+            of_formats = self._runtimes.setdefault(_formats(best.key.problem), {})
+            of_formats.setdefault(kernel, []).append(best.config.runtime)
+
+    def of(self, best: BestConfig) -> list[Rival]:
+        """Those of a winner on its shape, itself left out; the kernels that have won most shapes first."""
+        problem = best.key.problem
+        kernels = self._runtimes[_formats(problem)]
+        often = sorted(kernels, key=lambda kernel: (-len(kernels[kernel]), kernel.identity))[:MOST_KERNELS]
+        configs = [config for kernel in often for config in self._choices(kernel, kernels[kernel], problem)]
+        found = [self.rival(config, problem) for config in configs if config != best.config]
+        return [one for one in found if one is not None]
+
+    def rival(self, config: Config, problem: Problem) -> Rival | None:
+        """The configuration on a shape; None if it cannot compute that."""
+        if not self._is_valid(config, problem):
+            return None
+        space = self._spaces[config.family]
+        try:
+            launches, workspace = resolve(space, config, self._names(problem))
+            kernel = self._compilation.kernel(space, config, problem.signature)
+        except KtError:
+            return None
+        return Rival(config, kernel, launches, workspace)
+
+    def _choices(self, kernel: Config, own: Sequence[Runtime], problem: Problem) -> list[Config]:
+        """A kernel with the run-time arguments of most of its own shapes, and with those the model likes best here."""
+        offered = dict.fromkeys([*own, *_sliced(self._spaces[kernel.family])]) if self._is_known(kernel) else ()
+        every = [Config(kernel.family, kernel.parameters, runtime) for runtime in offered]
+        usable = [config for config in every if self._is_valid(config, problem)]
+        if not usable:
+            return []
+        usual = Config(kernel.family, kernel.parameters, Counter(own).most_common(1)[0][0])
+        chosen = [*([usual] if usual in usable else ()), *self._in_order(usable, problem)]
+        return list(dict.fromkeys(chosen))[:CHOICES]
+
+    def _in_order(self, configs: Sequence[Config], problem: Problem) -> list[Config]:
+        """Configurations of one kernel, the best predicted first."""
+        derived = self._spaces[configs[0].family].derived
+        rows = [config.as_dict() for config in configs]
+        choices = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        values = Names({**self._names(problem), **choices}, derived)
+        quantities = {name: values[name] for name in derived if not isinstance(values[name], str)}
+        times = order_us(problem, self._device, {**choices, **quantities})
+        return [configs[number] for number in times.argsort(kind="stable").tolist()]
+
+    def _is_known(self, config: Config) -> bool:
+        return config.family in self._spaces
+
+    def _is_valid(self, config: Config, problem: Problem) -> bool:
+        return self._is_known(config) and violated(self._spaces[config.family], config, self._names(problem)) is None
+
+    def _names(self, problem: Problem) -> dict[str, int | float | str]:
+        return {**self._device.names(), **problem.names()}
+
+
+def _formats(problem: Problem) -> tuple[str, ...]:
+    return problem.dtype, problem.accumulator, problem.out_dtype, problem.epilogue
+
+
+def _sliced(space: SearchSpace) -> list[Runtime]:
+    """The run-time arguments of the space's default, with several slices of k."""
+    offered = space.runtime.get("split_k", ())
+    default = space.default_config.runtime
+    splits = [split for split in SPLITS if split in offered] or [1]
+    return [tuple((name, split if name == "split_k" else value) for name, value in default) for split in splits]
