@@ -90,9 +90,6 @@ struct WgmmaTraits {
   using Strips = WgmmaStrips<TAcc, kRows, kColumns>;
   using Fragments = WgmmaFragments<Rows>;
   using PanelStore = WgmmaPanelStore<Fragments, TAcc, TOut, kColumns, kStoreSlots, kExchanged>;
-  // Whether no other block fits beside one of these, and nothing is launched before it.
-  static constexpr bool kAlone = MIN_BLOCKS_ == 1 && (kMoveRegisters || STAGES * kStageBytes > kSharedOfSm / 2) &&
-                                 !Space_::PACK_A && !Space_::PACK_B;
   using Space = Space_;
 
   // Slice s of batch b may as well be called batch s * batches + b: nobody asks for the batch of a slice. Which form leaves
@@ -560,7 +557,6 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
   } else {
     shared.make_barriers(warp);
   }
-  if (Traits::kAlone && args.split_k == 1) let_later_grids_start();
   wait_for_earlier_grids();
   if (warp < 4) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();

@@ -1,4 +1,8 @@
-// Programmatic dependent launch: a grid may start while earlier ones in its stream still run, and waits for them itself.
+// Programmatic dependent launch: a grid may start while the end of earlier ones in its stream is still being tidied up,
+// and waits for them itself.
+//
+// No kernel lets the next grid start before its own blocks have ended (`griddepcontrol.launch_dependents`): blocks take
+// room where they find it first, so the next grid gathers on the multiprocessors that are done early (docs/perf-log.md).
 
 namespace kt {
 
@@ -7,15 +11,6 @@ namespace kt {
 __device__ __forceinline__ void wait_for_earlier_grids() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\n" ::: "memory");
-#endif
-}
-
-// The next grid may take what room there is from when all blocks have said so or ended. Blocks take it where they find
-// it first: if more than one fits on a multiprocessor, the next grid gathers on a few of them, and takes up to twice as
-// long. Hence only for kernels whose blocks have a multiprocessor for themselves.
-__device__ __forceinline__ void let_later_grids_start() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;\n");
 #endif
 }
 
