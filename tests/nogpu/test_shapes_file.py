@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from kt.errors import InputError
 from kt.problems import DTYPES, Problem, load_shapes, shapes_schema
 from kt.problems.ranges import MAX_BUCKETS, Range, read_range
-from kt.problems.shapes_file import load_ranged
 from kt.problems.shape_keys import INFORMATION, KEYS
+from kt.problems.shapes_file import load_ranged
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "benchmarks" / "bench.yaml"
