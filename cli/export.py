@@ -94,7 +94,7 @@ def export(
     few = few_kernels(max_kernels, within)
     for option, given in (("--namespace", namespace), ("--table-only", table_only), ("--max-kernels or --within", few)):
         if given and not header:
-            raise InputError(f"{option} is for --header", hint="leave it out, or export a header")
+            raise InputError(f"{option} goes with --header", hint=f"give --header too, or leave {option} out")
     if few and table_only:
         raise InputError("--table-only has no kernels to choose from", hint="leave out --max-kernels and --within")
     if namespace is not None:
@@ -146,7 +146,10 @@ def _check_formats(
     formats: Sequence[str], output: str | None, depfile: str | None, *, check: bool, with_shapes: bool
 ) -> None:
     """One format, or none for a check of the cache alone."""
-    if len(formats) > 1 or not (formats or check):
+    if len(formats) > 1:
+        given = " and ".join(f"--{name}" for name in formats)
+        raise InputError(f"kt export writes one format, not {given}", hint="run it once for each of them")
+    if not (formats or check):
         raise InputError("kt export needs one format", hint="give one of --json, --csv, --t4 and --header")
     if check:
         from kt.cli.export_check import check_asked
