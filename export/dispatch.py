@@ -18,7 +18,8 @@ from typing import Literal
 from kt.cache.key import problem_fields
 from kt.devices.device import Device
 from kt.export.contents import Candidate, Contents, formats_of
-from kt.export.expected_time import costs_of_each, expected_ps, nearest
+from kt.export.expected_time import costs_of_each
+from kt.export.expected_time import expected as expected_time
 from kt.export.runnable import Launches, is_possible, launches_of, names_of
 from kt.problems import Problem
 
@@ -114,8 +115,7 @@ def expected(contents: Contents, candidate: Candidate, problem: Problem, device:
     found: dict[int, tuple[int, int]] = {}
     every = costs_of_each(rules, names, [one.runtime for one in variants])
     for number, costs in zip(candidate.variants, every, strict=True):
-        point = nearest(candidate.points, costs)
-        found[number] = (expected_ps(point, costs, traffic), point.entry)
+        found[number] = expected_time(candidate.points, costs, traffic)
     return found
 
 

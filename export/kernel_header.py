@@ -106,7 +106,9 @@ def _candidates(listed: Contents) -> dict[str, Any]:
             where_points = f"{len(points)}, {len(one.points)}"
             candidates += [f"{{{variant}, {where_points}, Found::{found}}}" for variant in one.variants]
             points += [
-                f"{{{point.units}, {point.depth}, {double_literal(point.rate)}, {point.entry}}}" for point in one.points
+                f"{{{point.units}, {point.depth}, {double_literal(point.root)}, {double_literal(point.weight)}, "
+                f"{point.entry}}}"
+                for point in one.points
             ]
     return {
         "points": points,
