@@ -76,7 +76,7 @@ class Contents:
     configs: dict[str, Config] = field(default_factory=dict)
 
     def point(self, kernel: Kernel, config: Config, problem: Problem, time_us: float, entry: int) -> Point:
-        """The point of a measurement of `config` on `problem`, on the device of an entry, for a kernel that has the same
+        """The point of a measurement of `config` on `problem`, on the device of an entry, for a kernel with the same
         parameters: in the problem's layout, or in another one, for rows as well aligned, or for less."""
         device = known_device(self.winners[entry].key.device)
         names = names_of(kernel, config.runtime, problem, device)

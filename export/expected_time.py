@@ -156,8 +156,8 @@ def overhead_ps(costs: Costs, traffic: int) -> int:
 def expected(points: Sequence[Point], costs: Costs, traffic: int) -> tuple[int, int]:
     """The expected time in picoseconds, and the entry of the point whose units and depth are nearest.
 
-    A point weighs less with `unlikeness`, by which units or depth differ: 1 / (u + 1/u - 1), which is 1 for the same and
-    1 / u for very different ones.
+    A point weighs less with `unlikeness`, by which units or depth differ: 1 / (u + 1/u - 1), which is 1 for the same
+    and 1 / u for very different ones.
     """
     nearest, least = points[0], unlikeness(points[0], costs)
     roots = weights = 0.0

@@ -1,8 +1,8 @@
 """The standard configurations: kernels of a header for any shape, beside those that won in a layout.
 
-For the number formats of a device's winners they are the winners' configurations that together lose least over all tuned
-shapes (geometric mean), whatever the layout of these: `MOST_ALIGNED` for rows that are aligned to 16 bytes and `MOST_ANY`
-for any rows, rendered for every layout.
+For the number formats of a device's winners they are those of the winners' configurations that together lose least
+over all tuned shapes (geometric mean), in whatever layout these are: `MOST_ALIGNED` for rows that are aligned to 16
+bytes and `MOST_ANY` for any rows, rendered for every layout.
 """
 
 from __future__ import annotations
