@@ -43,6 +43,7 @@ def export(
         typer.Option(metavar="PERCENT", help="With --header: as few kernels as lose no more on any shape, e.g. 3%."),
     ] = None,
     shapes: options.OptionalShapes = None,
+    ranges: options.Ranges = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
     device_filter: options.DeviceFilter = None,
     check: Annotated[
@@ -101,7 +102,10 @@ def export(
         from kt.export.header import check_namespace
 
         check_namespace(namespace)
-    problems = selected_shapes(shapes, dtype=dtype) if shapes else None
+    if ranges and not shapes:
+        raise InputError("--range is for the shapes of a file", hint="give --shapes, as to kt tune")
+    problems = selected_shapes(shapes, dtype=dtype, ranges=ranges) if shapes else None
+    ranged = inputs.read_ranged(shapes, None, ranges)[1] if shapes and header else []
     spaces = current_spaces(space)
     folders = inputs.check_folders(templates)
     sources = digests(spaces, folders)
@@ -131,7 +135,7 @@ def export(
     if header:
         name = "kt" if namespace is None else namespace
         made = Making(spaces, folders, folder, quiet=quiet)
-        text = _table_header(bests, name) if table_only else kernels_header(bests, name, made, elsewhere, few)
+        text = _table_header(bests, name) if table_only else kernels_header(bests, name, made, elsewhere, few, ranged)
     else:
         text = _t4(tried, quiet=quiet) if as_t4 else _table(bests, formats[0])
     if check and output is not None:

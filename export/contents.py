@@ -12,11 +12,13 @@ from kt.export.expected_time import OTHER_LAYOUT, Point, costs_of, point_at
 from kt.export.kernels import Kernel, Kernels
 from kt.export.runnable import names_of
 from kt.problems import Problem
+from kt.problems.ranges import Bucket, RangedShape
 from kt.search_spaces.expression import Expression
 from kt.search_spaces.space import Config, SearchSpace
 
 __all__ = [
     "NARROW",
+    "BucketServed",
     "Candidate",
     "Contents",
     "Formats",
@@ -49,6 +51,23 @@ class Candidate:
     standard: bool = False
 
 
+@dataclass(frozen=True)
+class BucketServed:
+    """A bucket of a range, and the tuned shape whose winner serves it.
+
+    Attributes:
+        entry: number of that shape.
+        loss: by which part it is slower, on the other tuned shape of the bucket, than that one's own winner.
+        is_measured: whether that was timed; else it is expected.
+    """
+
+    shape: RangedShape
+    bucket: Bucket
+    entry: int
+    loss: float
+    is_measured: bool
+
+
 @dataclass
 class Contents:
     """What a header has.
@@ -63,6 +82,7 @@ class Contents:
         cost_rules: by family, see `kt.export.expected_time`.
         traffic: by device, see `traffic_rate`.
         configs: those that were measured, by their identity.
+        buckets: of sizes that vary at run time.
     """
 
     winners: Sequence[BestConfig]
@@ -74,6 +94,7 @@ class Contents:
     cost_rules: dict[str, Mapping[str, Expression]] = field(default_factory=dict)
     traffic: dict[DeviceIdentity, int] = field(default_factory=dict)
     configs: dict[str, Config] = field(default_factory=dict)
+    buckets: list[BucketServed] = field(default_factory=list)
 
     def point(self, kernel: Kernel, config: Config, problem: Problem, time_us: float, entry: int) -> Point:
         """The point of a measurement of `config` on `problem`, on the device of an entry, for a kernel with the same
