@@ -51,7 +51,8 @@ def _loss(result: Contents, entry: int, other: int, times: Sequence[Mapping[str,
     won = best.measurement.time_us or 1.0
     known = times[other].get(result.winners[entry].config.identity)
     time_us = known if known is not None else _expected_us(result, entry, other, best.key.device)
-    return max(0.0, time_us / won - 1.0), known is not None
+    ran = not (best.measurement.predicted or result.winners[entry].measurement.predicted)
+    return max(0.0, time_us / won - 1.0), known is not None and ran
 
 
 def _expected_us(result: Contents, entry: int, other: int, device: DeviceIdentity) -> float:

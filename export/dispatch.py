@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 from kt.cache.key import problem_fields
 from kt.devices.device import Device
@@ -26,7 +26,7 @@ from kt.problems import Problem
 
 __all__ = ["Found", "Pick", "expected", "pick"]
 
-_DENSE = dict.fromkeys(("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c"), 0)
+_DENSE: dict[str, Any] = dict.fromkeys(("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c"), 0)
 
 Found = Literal["exact", "neighbour", "standard", "generic", "nothing"]
 
@@ -92,8 +92,9 @@ def _bucket(contents: Contents, problem: Problem, device: Device) -> Iterator[Ch
         there = contents.winners[served.entry].key
         if there.device != device.identity or not bucket.first <= getattr(problem, name) <= bucket.last:
             continue
-        here = replace(there.problem, **{name: getattr(problem, name), **_DENSE})
-        if _shape(problem) == _shape(here) and _shape(there.problem) == _shape(replace(there.problem, **_DENSE)):
+        sizes: dict[str, Any] = {name: getattr(problem, name), **_DENSE}
+        alike = _shape(problem) == _shape(replace(there.problem, **sizes))
+        if alike and _shape(there.problem) == _shape(replace(there.problem, **_DENSE)):
             yield "neighbour", contents.entries[served.entry], served.entry
 
 
