@@ -58,6 +58,7 @@ class _Standards:
         self._device: Device = known_device(result.winners[entries[0]].key.device)
         self._traffic = result.traffic[self._device.identity]
         self._measured = self._by_parameters()
+        self._known_points: dict[tuple[object, ...], tuple[Point, ...]] = {}
 
     def add(self) -> None:
         """Adds those that lose least together, each in every layout in which it computes a tuned shape's sizes."""
@@ -125,8 +126,13 @@ class _Standards:
 
     def _points(self, kernel: Kernel) -> tuple[Point, ...]:
         """Where the same parameters were measured, whatever the layout and the run-time choices."""
+        if kernel.identity not in self._known_points:
+            self._known_points[kernel.identity] = tuple(self._points_of(kernel))
+        return self._known_points[kernel.identity]
+
+    def _points_of(self, kernel: Kernel) -> Iterator[Point]:
         measured = self._measured.get((kernel.config.family, kernel.config.parameters), {})
-        return tuple(
+        return (
             self._result.point(kernel, config, self._result.winners[index].key.problem, time_us, index)
             for index, every in measured.items()
             for config, time_us in every
