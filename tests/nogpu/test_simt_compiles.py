@@ -86,6 +86,7 @@ def test_oldest_and_newest_architecture_compile(arch: str, tmp_path: Path) -> No
         ("nn", "sm_90a", {}, []),
         ("tn", "sm_80", {}, []),
         ("tn", "sm_90a", {"thread_m": 4, "thread_n": 4}, []),
+        ("tn", "sm_90a", {"tile_k": 8, "unroll": 8}, []),
     ],
 )
 def test_tma_copies_operands_that_lie_in_the_kernels_order(
@@ -93,7 +94,8 @@ def test_tma_copies_operands_that_lie_in_the_kernels_order(
 ) -> None:
     """The launch has a tensor map of each operand, or of its packed copy, exactly where the kernel takes them."""
     problem, device = Problem(1028, 2052, 64, "fp32", layout), device_of(arch)
-    values = {**SPACE.default, "thread_m": 8, "thread_n": 8, "warp_m": 8, "tile_n": 128, **choices}
+    values = {**SPACE.default, "tile_k": 16, "unroll": 16, "thread_m": 8, "thread_n": 8, "warp_m": 8, "tile_n": 128}
+    values |= choices
     config = SPACE.config(values)
     launches, _ = resolve(SPACE, config, {**device.names(), **problem.names()})
     (gemm,) = [launch for launch in launches if launch.kernel == "kt_gemm"]

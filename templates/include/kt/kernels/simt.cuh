@@ -16,16 +16,10 @@ namespace kt {
 //
 // Global memory has it in rows along mn, or along k if K_CONTIGUOUS; it is stored as [k][mn] either way, a K_CONTIGUOUS
 // one turned round element by element. (Keeping its order and reading it along k was slower: docs/perf-log.md.)
-//
-// What a copy of a turned tile costs in shared memory is one access for each row that its warp touches, so LANES_K threads
-// lie side by side along k. With 16 of them the rows of a warp's 8 higher k change places in pairs (`swap`): else their
-// writes would hit the banks of the 8 lower ones. They stay inside 16 bytes, so a thread that reads four rows at once
-// finds them all, in another order.
-//
 // The tile is cut into units of `kWidth` neighbouring elements. Unit u = lane + kLanes * (row + kRows * chunk) is moved
 // by thread u % THREADS in pass u / THREADS. All extents are powers of two, so the bits of the thread and of the pass
 // do not mix: every pass is the thread's first unit plus a constant.
-template <class T, class TShared, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int LANES_K, int LOAD_BYTES, int THREADS>
+template <class T, class TShared, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int LOAD_BYTES, int THREADS>
 struct OperandTile {
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements in 16 bytes of shared memory
   static constexpr int kRows = K_CONTIGUOUS ? BLOCK_MN : BLOCK_K;
@@ -36,8 +30,8 @@ struct OperandTile {
   static constexpr int kPitch = BLOCK_MN + kPad;
   static constexpr int kElements = kPitch * BLOCK_K;
 
-  // Threads side by side along a row: all of it, or LANES_K where the tile is turned.
-  static constexpr int kLanes = K_CONTIGUOUS ? min_of(kColumns, LANES_K) : kColumns / kWidth;
+  // Threads side by side along a row: all of it, or a 32-byte sector of fp32 where the tile is turned.
+  static constexpr int kLanes = K_CONTIGUOUS ? min_of(kColumns, 8) : kColumns / kWidth;
   static constexpr int kChunks = K_CONTIGUOUS ? kColumns / kLanes : 1;
   static constexpr int kUnits = kLanes * kRows * kChunks;
   static constexpr int kPasses = cdiv(kUnits, THREADS);
@@ -50,7 +44,6 @@ struct OperandTile {
   static_assert((BLOCK_MN & (BLOCK_MN - 1)) == 0 && (BLOCK_K & (BLOCK_K - 1)) == 0, "tiles are powers of two");
   static_assert((THREADS & (THREADS - 1)) == 0, "the number of threads is a power of two");
   static_assert(kRowPasses * kColumnPasses == kPasses, "passes form a rectangle");
-  static_assert(LANES_K == 8 || (LANES_K == 16 && (!K_CONTIGUOUS || kRowStep >= 4)), "passes keep the pairs of rows");
 
   const T* cursor;     // this thread's first element of the tile that is copied next
   long long row_step;  // elements between row passes
@@ -73,11 +66,8 @@ struct OperandTile {
     advance = K_CONTIGUOUS ? (long long)BLOCK_K : BLOCK_K * pitch;
   }
 
-  // What the row of mn is exclusive-ored with at this k.
-  static constexpr __device__ int swap(int k) { return K_CONTIGUOUS && kLanes == 16 ? (k & 8) / 4 : 0; }
-
   static constexpr __device__ int shared_at(int row, int column) {
-    return K_CONTIGUOUS ? column * kPitch + (row ^ swap(column)) : row * kPitch + column;
+    return K_CONTIGUOUS ? column * kPitch + row : row * kPitch + column;
   }
   static constexpr __device__ int shared_of(int row_pass, int column_pass) {
     return shared_at(row_pass * kRowStep, column_pass * kColumnStep);
@@ -199,12 +189,8 @@ struct SimtTraits {
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements of a 16-byte access to shared memory
   static constexpr int kGroupM = min_of(THREAD_M, kGroup), kGroupN = min_of(THREAD_N, kGroup);
 
-  // Threads along k that turn a tile: 16 if four rows are read at once, by code that knows k modulo 16.
-  static constexpr bool kWide = kGroup == 4 && UNROLL % 16 == 0 && kThreads >= 64;
-  static constexpr int kLanesKA = kWide && THREAD_M >= 4 ? 16 : 8, kLanesKB = kWide && THREAD_N >= 4 ? 16 : 8;
-
-  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, kLanesKA, PACK_A ? 16 : LOAD_A_, kThreads>;
-  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, kLanesKB, PACK_B ? 16 : LOAD_B_, kThreads>;
+  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, PACK_A ? 16 : LOAD_A_, kThreads>;
+  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, PACK_B ? 16 : LOAD_B_, kThreads>;
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
   static constexpr int kTileABytes = TileA::kElements * int(sizeof(TShared));
   static constexpr int kStageBytes = kStageElements * int(sizeof(TShared));
@@ -241,24 +227,22 @@ struct SimtAccumulator {
   }
 
   template <int COUNT, int GROUP, int LANES>
-  __device__ __forceinline__ static void read(TAcc (&fragment)[COUNT], unsigned shared, int swap) {
+  __device__ __forceinline__ static void read(TAcc (&fragment)[COUNT], unsigned shared) {
 #pragma unroll
     for (int i = 0; i < COUNT; i += GROUP) {
       TShared group[GROUP];
       ptx::load_shared(group, shared + unsigned(i * LANES * int(sizeof(TShared))));
 #pragma unroll
-      for (int j = 0; j < GROUP; ++j) fragment[i + j] = convert<TAcc>(group[j ^ swap]);
+      for (int j = 0; j < GROUP; ++j) fragment[i + j] = convert<TAcc>(group[j]);
     }
   }
 
   // `a` and `b` are the addresses of this thread's first elements.
   __device__ __forceinline__ static void read_a(TAcc (&fragment)[Traits::THREAD_M], unsigned a, int k) {
-    read<Traits::THREAD_M, Traits::kGroupM, Traits::LANES_M>(fragment, a + unsigned(k * Traits::TileA::kPitch * kBytes),
-                                                             Traits::TileA::swap(k));
+    read<Traits::THREAD_M, Traits::kGroupM, Traits::LANES_M>(fragment, a + unsigned(k * Traits::TileA::kPitch * kBytes));
   }
   __device__ __forceinline__ static void read_b(TAcc (&fragment)[Traits::THREAD_N], unsigned b, int k) {
-    read<Traits::THREAD_N, Traits::kGroupN, Traits::LANES_N>(fragment, b + unsigned(k * Traits::TileB::kPitch * kBytes),
-                                                             Traits::TileB::swap(k));
+    read<Traits::THREAD_N, Traits::kGroupN, Traits::LANES_N>(fragment, b + unsigned(k * Traits::TileB::kPitch * kBytes));
   }
 
   // Adds the product of the stage at the address `stage`. The fragments of the next k are read while the present ones are
