@@ -7,7 +7,8 @@ import pytest
 
 from kt.devices.catalog import modelled
 from kt.problems import LAYOUTS, Problem
-from kt.search_spaces.launch import violated
+from kt.search_spaces.launch import resolve, violated
+from kt.templates.render import render
 from kt.tuner.candidates import Candidates
 from kt.tuner.messages import CompileJob
 from kt.tuner.strategies import Shortlist
@@ -74,6 +75,33 @@ def test_oldest_and_newest_architecture_compile(arch: str, tmp_path: Path) -> No
     problem = Problem(4096, 4096, 4096)
     binaries = compile_all([job(SPACE, config, problem, arch) for config in configs], tmp_path)
     assert [binary.error for binary in binaries] == [""] * len(configs)
+
+
+@pytest.mark.parametrize(
+    ("layout", "arch", "choices", "pitches"),
+    [
+        ("tn", "sm_90a", {}, [None, None]),
+        ("nn", "sm_90a", {"pack_a": 1}, [1028, None]),
+        ("nt", "sm_90a", {"pack_a": 1, "pack_b": 1}, [1028, 2052]),
+        ("nn", "sm_90a", {}, []),
+        ("tn", "sm_80", {}, []),
+        ("tn", "sm_90a", {"thread_m": 4, "thread_n": 4}, []),
+        ("tn", "sm_90a", {"tile_k": 8, "unroll": 8}, []),
+    ],
+)
+def test_tma_copies_operands_that_lie_in_the_kernels_order(
+    layout: str, arch: str, choices: dict[str, int], pitches: list[int | None]
+) -> None:
+    """The launch has a tensor map of each operand, or of its packed copy, exactly where the kernel takes them."""
+    problem, device = Problem(1028, 2052, 64, "fp32", layout), device_of(arch)
+    values = {**SPACE.default, "tile_k": 16, "unroll": 16, "thread_m": 8, "thread_n": 8, "warp_m": 8, "tile_n": 128}
+    values |= choices
+    config = SPACE.config(values)
+    launches, _ = resolve(SPACE, config, {**device.names(), **problem.names()})
+    (gemm,) = [launch for launch in launches if launch.kernel == "kt_gemm"]
+    assert [one.copy.pitch if one.copy else None for one in gemm.tensor_maps] == pitches
+    source = render(SPACE, config, problem.signature, arch).text
+    assert ("TensorMap map_a" in source) == bool(pitches)
 
 
 @pytest.mark.slow

@@ -5,6 +5,10 @@
 //
 // Shared memory delivers 128 bytes a clock to a multiprocessor that multiplies 128 pairs in it, so a thread must use
 // every value it reads at least four times over: the reads, not the multiplications, bound small thread tiles.
+//
+// The loop counts addresses in shared memory in 32 bits and reads by instructions that it names. With pointers, NVRTC counts
+// in 64 bits and nvcc in 32: the compilers then order registers differently, and an exported kernel differs from the measured
+// one by up to 8% of its time.
 
 namespace kt {
 
@@ -83,12 +87,12 @@ struct OperandTile {
     k += BLOCK_K;
   }
 
-  // Starts the copies of the next tile into `shared`; elements outside the operand become zero.
+  // Starts the copies of the next tile to the address `shared`; elements outside the operand become zero.
   template <bool FIRST>
-  __device__ __forceinline__ void copy_async(TShared* shared) {
+  __device__ __forceinline__ void copy_async(unsigned shared) {
     constexpr int kBytes = kWidth * int(sizeof(T));
     if (active()) {
-      const unsigned target = ptx::shared_address(shared + offset);
+      const unsigned target = shared + unsigned(offset) * unsigned(sizeof(TShared));
       const T* source = cursor;
 #pragma unroll
       for (int row = 0; row < kRowPasses; ++row) {
@@ -188,6 +192,9 @@ struct SimtTraits {
   using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, PACK_A ? 16 : LOAD_A_, kThreads>;
   using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, PACK_B ? 16 : LOAD_B_, kThreads>;
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
+  static constexpr int kTileABytes = TileA::kElements * int(sizeof(TShared));
+  static constexpr int kStageBytes = kStageElements * int(sizeof(TShared));
+  static constexpr int kRingBytes = max_of(STAGES * kStageBytes, THREAD_N * kThreads * int(sizeof(TAcc)));
 
   static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 1024 threads");
   static_assert(BLOCK_M % (LANES_M * THREAD_M) == 0 && BLOCK_N % (LANES_N * THREAD_N) == 0, "warps tile the block");
@@ -201,6 +208,7 @@ template <class Traits>
 struct SimtAccumulator {
   using TAcc = typename Traits::TAcc;
   using TShared = typename Traits::TShared;
+  static constexpr int kBytes = int(sizeof(TShared));
   TAcc at[Traits::THREAD_M][Traits::THREAD_N];
   int m, n;  // first element of this thread inside the block tile
 
@@ -219,24 +227,28 @@ struct SimtAccumulator {
   }
 
   template <int COUNT, int GROUP, int LANES>
-  __device__ __forceinline__ static void read(TAcc (&fragment)[COUNT], const TShared* shared) {
+  __device__ __forceinline__ static void read(TAcc (&fragment)[COUNT], unsigned shared) {
 #pragma unroll
     for (int i = 0; i < COUNT; i += GROUP) {
-      const auto group = *reinterpret_cast<const Vector<TShared, GROUP>*>(shared + i * LANES);
+      TShared group[GROUP];
+      ptx::load_shared(group, shared + unsigned(i * LANES * int(sizeof(TShared))));
 #pragma unroll
-      for (int j = 0; j < GROUP; ++j) fragment[i + j] = convert<TAcc>(group.at[j]);
+      for (int j = 0; j < GROUP; ++j) fragment[i + j] = convert<TAcc>(group[j]);
     }
   }
 
-  __device__ __forceinline__ void read_a(TAcc (&fragment)[Traits::THREAD_M], const TShared* a, int k) const {
-    read<Traits::THREAD_M, Traits::kGroupM, Traits::LANES_M>(fragment, a + k * Traits::TileA::kPitch + m);
+  // `a` and `b` are the addresses of this thread's first elements.
+  __device__ __forceinline__ static void read_a(TAcc (&fragment)[Traits::THREAD_M], unsigned a, int k) {
+    read<Traits::THREAD_M, Traits::kGroupM, Traits::LANES_M>(fragment, a + unsigned(k * Traits::TileA::kPitch * kBytes));
   }
-  __device__ __forceinline__ void read_b(TAcc (&fragment)[Traits::THREAD_N], const TShared* b, int k) const {
-    read<Traits::THREAD_N, Traits::kGroupN, Traits::LANES_N>(fragment, b + k * Traits::TileB::kPitch + n);
+  __device__ __forceinline__ static void read_b(TAcc (&fragment)[Traits::THREAD_N], unsigned b, int k) {
+    read<Traits::THREAD_N, Traits::kGroupN, Traits::LANES_N>(fragment, b + unsigned(k * Traits::TileB::kPitch * kBytes));
   }
 
-  // Adds the product of one stage. The fragments of the next k are read while the present ones are multiplied.
-  __device__ __forceinline__ void multiply(const TShared* a, const TShared* b) {
+  // Adds the product of the stage at the address `stage`. The fragments of the next k are read while the present ones are
+  // multiplied.
+  __device__ __forceinline__ void multiply(unsigned stage) {
+    const unsigned a = stage + unsigned(m * kBytes), b = stage + unsigned((Traits::TileA::kElements + n) * kBytes);
     TAcc fragment_a[2][Traits::THREAD_M], fragment_b[2][Traits::THREAD_N];
     read_a(fragment_a[0], a, 0);
     read_b(fragment_b[0], b, 0);
@@ -261,13 +273,13 @@ struct SimtAccumulator {
   // Writes the tile at (block_m, block_n). Tiles inside the output, with beta = 0, leave the registers directly; all
   // others go row by row through slots of shared memory, in a loop that is not unrolled: it costs little to compile.
   template <class Output>
-  __device__ __forceinline__ void write(const Output& output, int block_m, int block_n, unsigned char* shared) const {
+  __device__ __forceinline__ void write(const Output& output, int block_m, int block_n, unsigned shared) const {
     const bool inside = block_m + Traits::BLOCK_M <= output.m && block_n + Traits::BLOCK_N <= output.n;
     if (inside && !output.reads()) {
       write_directly(output, block_m, block_n);
     } else {
       __syncthreads();  // others may still read their last tile
-      write_by_rows(output, block_m, block_n, reinterpret_cast<TAcc*>(shared));
+      write_by_rows(output, block_m, block_n, shared);
     }
   }
 
@@ -290,9 +302,8 @@ struct SimtAccumulator {
   }
 
   template <class Output>
-  __device__ __forceinline__ void write_by_rows(const Output& output, int block_m, int block_n, TAcc* shared) const {
-    using Group = Vector<TAcc, Traits::kGroupN>;
-    Group* const slots = reinterpret_cast<Group*>(shared) + threadIdx.x;
+  __device__ __forceinline__ void write_by_rows(const Output& output, int block_m, int block_n, unsigned shared) const {
+    const unsigned slots = shared + threadIdx.x * unsigned(Traits::kGroupN * int(sizeof(TAcc)));
 #pragma unroll 1
     for (int i = 0; i < Traits::THREAD_M; ++i) {
 #pragma unroll
@@ -304,17 +315,22 @@ struct SimtAccumulator {
 #pragma unroll 1
       for (int j = 0; j < Traits::THREAD_N; j += Traits::kGroupN) {
         const int column = block_n + n + offset_n(j);
-        const Group group = slots[j / Traits::kGroupN * Traits::kThreads];
-        output.template write_group<Traits::kGroupN>(output.at(row, column), group.at, output.n - column);
+        TAcc group[Traits::kGroupN];
+        ptx::load_shared(group, slots + unsigned(j / Traits::kGroupN * kSlotBytes));
+        output.template write_group<Traits::kGroupN>(output.at(row, column), group, output.n - column);
       }
     }
   }
 
-  __device__ __forceinline__ void put_row(int row, Vector<TAcc, Traits::kGroupN>* slots) const {
+  static constexpr int kSlotBytes = Traits::kThreads * Traits::kGroupN * int(sizeof(TAcc));  // one group of each thread
+
+  __device__ __forceinline__ void put_row(int row, unsigned slots) const {
 #pragma unroll
     for (int j = 0; j < Traits::THREAD_N; j += Traits::kGroupN) {
+      TAcc group[Traits::kGroupN];
 #pragma unroll
-      for (int x = 0; x < Traits::kGroupN; ++x) slots[j / Traits::kGroupN * Traits::kThreads].at[x] = at[row][j + x];
+      for (int x = 0; x < Traits::kGroupN; ++x) group[x] = at[row][j + x];
+      ptx::store_shared(slots + unsigned(j / Traits::kGroupN * kSlotBytes), group);
     }
   }
 
@@ -343,15 +359,14 @@ struct SimtAccumulator {
 // Copies run `STAGES - 1` steps ahead of the multiplications; one barrier a step.
 template <class Traits>
 __device__ __forceinline__ void simt_loop_async(SimtAccumulator<Traits>& accumulator, typename Traits::TileA& a,
-                                                typename Traits::TileB& b, typename Traits::TShared* shared, int steps) {
-  using TShared = typename Traits::TShared;
+                                                typename Traits::TileB& b, unsigned shared, int steps) {
   constexpr int kAhead = Traits::STAGES - 1;
 #pragma unroll
   for (int step = 0; step < kAhead; ++step) {
     if (step < steps) {
-      TShared* const stage = shared + step * Traits::kStageElements;
+      const unsigned stage = shared + unsigned(step * Traits::kStageBytes);
       a.template copy_async<true>(stage);
-      b.template copy_async<true>(stage + Traits::TileA::kElements);
+      b.template copy_async<true>(stage + Traits::kTileABytes);
     }
     ptx::cp_async_commit();
   }
@@ -360,13 +375,12 @@ __device__ __forceinline__ void simt_loop_async(SimtAccumulator<Traits>& accumul
     ptx::cp_async_wait<kAhead - 1>();
     __syncthreads();
     if (step + kAhead < steps) {
-      TShared* const stage = shared + fill * Traits::kStageElements;
+      const unsigned stage = shared + unsigned(fill * Traits::kStageBytes);
       a.template copy_async<false>(stage);
-      b.template copy_async<false>(stage + Traits::TileA::kElements);
+      b.template copy_async<false>(stage + Traits::kTileABytes);
     }
     ptx::cp_async_commit();
-    const TShared* const stage = shared + drain * Traits::kStageElements;
-    accumulator.multiply(stage, stage + Traits::TileA::kElements);
+    accumulator.multiply(shared + unsigned(drain * Traits::kStageBytes));
     fill = fill + 1 == Traits::STAGES ? 0 : fill + 1;
     drain = drain + 1 == Traits::STAGES ? 0 : drain + 1;
   }
@@ -375,7 +389,8 @@ __device__ __forceinline__ void simt_loop_async(SimtAccumulator<Traits>& accumul
 // Two buffers: the next tile waits in registers while the present one is multiplied.
 template <class Traits>
 __device__ __forceinline__ void simt_loop_staged(SimtAccumulator<Traits>& accumulator, typename Traits::TileA& a,
-                                                 typename Traits::TileB& b, typename Traits::TShared* shared, int steps) {
+                                                 typename Traits::TileB& b, typename Traits::TShared* shared,
+                                                 unsigned address, int steps) {
   using TShared = typename Traits::TShared;
   typename Traits::TileA::Staged staged_a;
   typename Traits::TileB::Staged staged_b;
@@ -392,8 +407,7 @@ __device__ __forceinline__ void simt_loop_staged(SimtAccumulator<Traits>& accumu
       a.template fetch<false>(staged_a);
       b.template fetch<false>(staged_b);
     }
-    const TShared* const stage = shared + step % 2 * Traits::kStageElements;
-    accumulator.multiply(stage, stage + Traits::TileA::kElements);
+    accumulator.multiply(address + unsigned(step % 2 * Traits::kStageBytes));
     if (more) {
       TShared* const other = shared + (step + 1) % 2 * Traits::kStageElements;
       a.commit(staged_a, other);
@@ -438,7 +452,7 @@ struct Parking {
 
 template <class Traits>
 __device__ __forceinline__ void write_tile(const GemmArguments& args, const SimtAccumulator<Traits>& accumulator,
-                                           const Work& work, unsigned char* shared) {
+                                           const Work& work, unsigned shared) {
   using TAcc = typename Traits::TAcc;
   using TOut = typename Traits::TOut;
   const int block_m = work.tile_m * Traits::BLOCK_M, block_n = work.tile_n * Traits::BLOCK_N;
@@ -457,11 +471,28 @@ __device__ __forceinline__ void write_tile(const GemmArguments& args, const Simt
   }
 }
 
+// Stream-K: leaves a tile that another block ends, and collects what others have of one that this block ends. Whether
+// this block has the whole tile now.
+template <class Traits>
+__device__ __forceinline__ bool end_piece(const GemmArguments& args, const Scheduler<Traits::STREAM_K>& scheduler,
+                                          const Work& work, SimtAccumulator<Traits>& accumulator) {
+  if constexpr (Traits::STREAM_K) {
+    const Parking<Traits> parking{typename Traits::Space(args)};
+    if (!work.ends) {
+      parking.leave(accumulator);
+      return false;
+    }
+    if (!work.begins) parking.collect(accumulator, scheduler.first_block(work));
+  }
+  return true;
+}
+
 template <class Traits>
 __device__ __forceinline__ void gemm_simt(const GemmArguments& args) {
   using TIn = typename Traits::TIn;
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   auto* const shared = reinterpret_cast<typename Traits::TShared*>(shared_bytes);
+  const unsigned address = ptx::held_shared_address(shared_bytes);
   const typename Traits::Space workspace(args);
   Scheduler<Traits::STREAM_K> scheduler(args, Traits::BLOCK_M, Traits::BLOCK_N, Traits::BLOCK_K);
   SimtAccumulator<Traits> accumulator;
@@ -484,19 +515,11 @@ __device__ __forceinline__ void gemm_simt(const GemmArguments& args) {
     accumulator.clear();
     if constexpr (Traits::STREAM_K) __syncthreads();  // the tile before may still be read
     if constexpr (Traits::ASYNC) {
-      simt_loop_async<Traits>(accumulator, a, b, shared, work.steps);
+      simt_loop_async<Traits>(accumulator, a, b, address, work.steps);
     } else {
-      simt_loop_staged<Traits>(accumulator, a, b, shared, work.steps);
+      simt_loop_staged<Traits>(accumulator, a, b, shared, address, work.steps);
     }
-    if constexpr (Traits::STREAM_K) {
-      const Parking<Traits> parking(workspace);
-      if (!work.ends) {
-        parking.leave(accumulator);
-        continue;
-      }
-      if (!work.begins) parking.collect(accumulator, scheduler.first_block(work));
-    }
-    write_tile<Traits>(args, accumulator, work, shared_bytes);
+    if (end_piece<Traits>(args, scheduler, work, accumulator)) write_tile<Traits>(args, accumulator, work, address);
   }
 }
 
