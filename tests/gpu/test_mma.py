@@ -120,9 +120,7 @@ def test_doubles_written_directly(choices: Mapping[str, Value], checks: FamilyCh
             strict=True,
         )
     ]
-    chosen = [
-        case for direct in (1, 2) for case in cases(checks, problems, 2, {**choices, "direct": direct}) if case[1]
-    ]
+    chosen = [case for case in cases(checks, problems, 2, {**choices, "direct": 1}) if case[1]]
     assert chosen, "doubles of even rows"
     checks.check(chosen)
 

@@ -87,7 +87,7 @@ struct MmaForm : PlainSums<TAcc> {
 
 template <Format FORMAT_, class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int WARP_M_,
           int WARP_N_, int STAGES_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS, bool EARLY_, bool STREAM_K_, bool PACK_A,
-          bool PACK_B, int LOAD_A, int LOAD_B, int STORE_, int DIRECT_>
+          bool PACK_B, int LOAD_A, int LOAD_B, int STORE_, bool DIRECT_>
 struct MmaTraits {
   static constexpr Format FORMAT = FORMAT_;
   using TIn = TIn_;
@@ -97,7 +97,7 @@ struct MmaTraits {
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_;
   static constexpr int WARP_M = WARP_M_, WARP_N = WARP_N_, STAGES = STAGES_, STORE = STORE_;
   static constexpr bool STREAM_K = STREAM_K_, EARLY = EARLY_;
-  static constexpr int DIRECT = DIRECT_;
+  static constexpr bool DIRECT = DIRECT_;  // C from registers, not through shared memory
   using Space = RowSpace<TIn, PACK_A, PACK_B, A_K_CONTIGUOUS, B_K_CONTIGUOUS>;
   static constexpr int kWarpsN = BLOCK_N / WARP_N;
   static constexpr int kThreads = 32 * (BLOCK_M / WARP_M) * kWarpsN;
@@ -126,7 +126,7 @@ template <class Traits>
 struct MmaSums {
   using TAcc = typename Traits::TAcc;
   using Form = typename Traits::Form;
-  static constexpr bool kDirect = Traits::DIRECT > 0, kStreamed = Traits::DIRECT > 1;
+  static constexpr bool kDirect = Traits::DIRECT;
   static constexpr int kWarpsN = Traits::kWarpsN;
   static constexpr int BLOCK_N = Traits::BLOCK_N, kWarpsM = Traits::BLOCK_M / Traits::WARP_M;
   static constexpr int kStrips = Traits::WARP_M / 16, kOctets = Traits::WARP_N / 8;
@@ -599,7 +599,7 @@ __device__ __forceinline__ void gemm_of_streams_ahead(const GemmArguments& args,
 template <class Traits>
 __device__ __forceinline__ void gemm_mma(const GemmArguments& args) {
   extern __shared__ __align__(128) unsigned char shared_bytes[];
-  if constexpr (Traits::STREAM_K && Traits::DIRECT > 0) {
+  if constexpr (Traits::STREAM_K && Traits::DIRECT) {
     gemm_of_streams_ahead<Traits>(args, shared_bytes);
   } else if constexpr (Traits::STREAM_K) {
     gemm_of_streams<Traits>(args, shared_bytes);

@@ -165,8 +165,8 @@ __device__ __forceinline__ void write_directly(const Sums& sums, const Output& o
       double* const target = start + octet * 8;
       double2 before = {0, 0};
       if (output.reads()) before = *reinterpret_cast<const double2*>(target);
-      ptx::store_global<Sums::kStreamed>(target, output.result(sums.at[strip][octet][2 * half], &before.x),
-                                         output.result(sums.at[strip][octet][2 * half + 1], &before.y));
+      ptx::store_global(target, output.result(sums.at[strip][octet][2 * half], &before.x),
+                        output.result(sums.at[strip][octet][2 * half + 1], &before.y));
     }
   }
 }

@@ -60,14 +60,8 @@ __device__ __forceinline__ void store_global(void* global, const unsigned (&word
                "r"(words[3]));
 }
 
-// Two neighbouring doubles as one access. STREAMED: nobody reads them soon, and the L2 cache may let go of them first.
-template <bool STREAMED>
 __device__ __forceinline__ void store_global(void* global, double first, double second) {
-  if constexpr (STREAMED) {
-    asm volatile("st.global.cs.v2.f64 [%0], {%1, %2};\n" ::"l"(global), "d"(first), "d"(second));
-  } else {
-    asm volatile("st.global.v2.f64 [%0], {%1, %2};\n" ::"l"(global), "d"(first), "d"(second));
-  }
+  asm volatile("st.global.v2.f64 [%0], {%1, %2};\n" ::"l"(global), "d"(first), "d"(second));
 }
 
 __device__ __forceinline__ void load_shared(unsigned (&word)[1], unsigned shared) {
