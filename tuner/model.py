@@ -52,6 +52,7 @@ _FURTHER_LAUNCH_US = 1.0  # a kernel that needs what another one writes
 _LATENCY = 1050.0  # cycles from a request to device memory to its data, under load: 0.53 us
 _ENDS = 800.0  # cycles in which a block begins and ends besides writing its tile
 _WRITE_BYTES = 20.0  # of a tile that one multiprocessor writes per clock while all of them do
+_DIRECT = 0.5  # part of that time (of mma, fp64) if C goes from registers to memory without a detour
 _SKEW = 0.026  # part of its work by which a block is delayed for each doubling of the warps that meet at its barriers
 _SHORT_RUNS = 0.15  # device memory's loss for each further part in which a line of a turned tile is read
 _UNITS_POWER = 8.0  # overlap of issue slots and shared memory: nearly the longer of the two
@@ -116,7 +117,8 @@ def _compute_us(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     full, left = np.floor(blocks / resident), blocks % resident
     demand = tiles.demand(device)
     rows, width = np.minimum(tiles.tile_m, tiles.problem.m), np.minimum(tiles.tile_n, tiles.problem.n)
-    ends = _ENDS + rows * width * tiles.written_bytes / _WRITE_BYTES
+    written = rows * width * tiles.written_bytes / _WRITE_BYTES
+    ends = _ENDS + written * np.where(tiles.direct > 0, _DIRECT, 1.0)
     whole = _step_cycles(tiles, demand, resident)
     last = np.where(left > 0, _step_cycles(tiles, demand, np.maximum(left, 1)), 0)
     cycles = tiles.steps * (full * whole + last) + ends * (full / resident + 1)

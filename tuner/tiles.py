@@ -70,6 +70,7 @@ class Tiles(ABC):
     pack_a: Numbers
     pack_b: Numbers
     stream_k: Numbers
+    direct: Numbers  # whether C leaves registers without a detour through shared memory
 
     @abstractmethod
     def wanted_registers(self) -> Numbers:
@@ -190,7 +191,7 @@ def common(problem: Problem, columns: Columns, threads: Any) -> dict[str, Any]:
         "smem_bytes": of("smem_bytes", stages * (tile_m + tile_n) * tile_k * size),
         "split_k": np.minimum(of("split_k", 1), np.maximum(1, np.ceil(problem.k / tile_k))),
         "raster_group": of("raster_group", 1), "pack_a": of("pack_a", 0), "pack_b": of("pack_b", 0),
-        "stream_k": of("stream_k", 0),
+        "stream_k": of("stream_k", 0), "direct": of("direct", 0),
     }  # fmt: skip
 
 

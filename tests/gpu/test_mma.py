@@ -105,6 +105,26 @@ def test_streamed_and_packed(formats: Formats, choice: str, checks: FamilyChecks
     checks.check(chosen)
 
 
+@pytest.mark.parametrize("choices", [{}, {"split_k": 3}, {"stream_k": 1}], ids=["tiles", "slices", "streams"])
+def test_doubles_written_directly(choices: Mapping[str, Value], checks: FamilyChecks) -> None:
+    """Ragged tiles, batches, C read and not: what leaves registers goes where it belongs, and nowhere else."""
+    if "direct" not in SPACE.parameters:
+        pytest.skip("the family has no direct")
+    problems = [
+        Problem(m, n, k, "fp64", layout, batch=batch, beta=beta)
+        for layout, (m, n, k), batch, beta in zip(
+            LAYOUTS,
+            [(1531, 1514, 272), (2051, 2310, 131), (1031, 1098, 64), (1001, 1034, 96)],
+            (1, 1, 3, 2),
+            (0.0, 1.0, 0.5, 0.0),
+            strict=True,
+        )
+    ]
+    chosen = [case for case in cases(checks, problems, 2, {**choices, "direct": 1}) if case[1]]
+    assert chosen, "doubles of even rows"
+    checks.check(chosen)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_tf32_is_rounded_to_the_nearest(layout: str, checks: FamilyChecks) -> None:
     """Multiplied by the identity, an operand comes out as tensor cores have got it; ties as `round_to_tf32` says."""

@@ -304,6 +304,35 @@ def test_results_are_written_to_the_strip_without_conflicts(size: int, factor: i
             assert wavefronts(access, vector * size) == 0
 
 
+def direct_stores(tile: tuple[int, int], warp: tuple[int, int]) -> Iterator[list[tuple[int, int, tuple[int, int, int]]]]:
+    """The stores of a warp at a time: row and column of the tile, and whose strip, half and octet go there."""
+    warps_n = tile[1] // warp[1]
+    for one in range(tile[0] // warp[0] * warps_n):
+        for strip, half, octet in product(range(warp[0] // 16), range(2), range(warp[1] // 8)):
+            stores = []
+            for lane in LANES:
+                index = one // warps_n * 16 + lane // 4 + half * 8
+                row = index // 16 * warp[0] + position(1, 2 * strip + index // 8 % 2, index % 8)
+                column = one % warps_n * warp[1] + lane % 4 * 2 + octet * 8
+                stores.append((row, column, (one * 32 + lane, 2 * strip + half, octet)))
+            yield stores
+
+
+@pytest.mark.parametrize(("tile", "warp"), [((128, 96), (64, 48)), ((32, 64), (16, 32)), ((16, 16), (16, 16))])
+def test_doubles_leave_registers_in_whole_sectors(tile: tuple[int, int], warp: tuple[int, int]) -> None:
+    """Each pair of sums goes where `mma` computed it, each element of the tile is written once."""
+    written = []
+    for stores in direct_stores(tile, warp):
+        for row, column, (thread, group, octet) in stores:
+            one, lane = divmod(thread, 32)
+            first = one // (tile[1] // warp[1]) * warp[0], one % (tile[1] // warp[1]) * warp[1]
+            assert (row, column) == (first[0] + 8 * group + lane // 4, first[1] + 8 * octet + lane % 4 * 2)
+            written += [(row, column), (row, column + 1)]
+        sectors = {(row, column // 4) for row, column, _ in stores}
+        assert len(sectors) == 16, "512 bytes in sectors of 32"
+    assert sorted(written) == list(product(range(tile[0]), range(tile[1])))
+
+
 # --- the model is that of the headers --------------------------------------------------------------------------------
 
 

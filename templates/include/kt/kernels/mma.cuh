@@ -87,7 +87,7 @@ struct MmaForm : PlainSums<TAcc> {
 
 template <Format FORMAT_, class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int WARP_M_,
           int WARP_N_, int STAGES_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS, bool EARLY_, bool STREAM_K_, bool PACK_A,
-          bool PACK_B, int LOAD_A, int LOAD_B, int STORE_>
+          bool PACK_B, int LOAD_A, int LOAD_B, int STORE_, bool DIRECT_>
 struct MmaTraits {
   static constexpr Format FORMAT = FORMAT_;
   using TIn = TIn_;
@@ -97,6 +97,7 @@ struct MmaTraits {
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_;
   static constexpr int WARP_M = WARP_M_, WARP_N = WARP_N_, STAGES = STAGES_, STORE = STORE_;
   static constexpr bool STREAM_K = STREAM_K_, EARLY = EARLY_;
+  static constexpr bool DIRECT = DIRECT_;  // C from registers, not through shared memory
   using Space = RowSpace<TIn, PACK_A, PACK_B, A_K_CONTIGUOUS, B_K_CONTIGUOUS>;
   static constexpr int kWarpsN = BLOCK_N / WARP_N;
   static constexpr int kThreads = 32 * (BLOCK_M / WARP_M) * kWarpsN;
@@ -125,6 +126,8 @@ template <class Traits>
 struct MmaSums {
   using TAcc = typename Traits::TAcc;
   using Form = typename Traits::Form;
+  static constexpr bool kDirect = Traits::DIRECT;
+  static constexpr int kWarpsN = Traits::kWarpsN;
   static constexpr int BLOCK_N = Traits::BLOCK_N, kWarpsM = Traits::BLOCK_M / Traits::WARP_M;
   static constexpr int kStrips = Traits::WARP_M / 16, kOctets = Traits::WARP_N / 8;
   static constexpr int kSpreadM = Traits::ReaderA::kSpread, kSpreadN = Traits::ReaderB::kSpread;
@@ -364,12 +367,17 @@ struct MmaPipeline {
     }
   }
 
-  __device__ __forceinline__ void begin() {
+  // Starts the copies of the first tiles of k. Nobody reads shared memory any more, and no copy is under way.
+  __device__ __forceinline__ void fill_stages() {
+    fill = drain = shared;
 #pragma unroll 1
     for (int stage = 0; stage < Traits::STAGES - 1; ++stage) {
       copy_from<0>();
       end_copy();
     }
+  }
+
+  __device__ __forceinline__ void begin() {
     ptx::cp_async_wait<Traits::STAGES - 2>();
     __syncthreads();
     read(raw, 0);
@@ -464,10 +472,16 @@ __device__ __forceinline__ void write_tile(const GemmArguments& args, const MmaS
   }
 }
 
-// The steps of k of one piece of work.
+// The tiles of both operands at the beginning of a piece of work.
 template <class Traits>
-__device__ __forceinline__ void multiply_tile(const GemmArguments& args, MmaSums<Traits>& sums, const Work& work,
-                                              const typename Traits::Space& space, unsigned char* shared) {
+struct MmaTiles {
+  typename Traits::TileA a;
+  typename Traits::TileB b;
+};
+
+template <class Traits>
+__device__ __forceinline__ MmaTiles<Traits> tiles_of(const GemmArguments& args, const Work& work,
+                                                     const typename Traits::Space& space) {
   using TIn = typename Traits::TIn;
   const int first_k = work.first_step * Traits::BLOCK_K;
   const int end_k = min_of((long long)args.k, first_k + (long long)work.steps * Traits::BLOCK_K);
@@ -482,10 +496,18 @@ __device__ __forceinline__ void multiply_tile(const GemmArguments& args, MmaSums
     pitch_b = space.pitch_b;
     base_b = space.packed_b() + work.batch * (pitch_b * (Traits::TileB::K_CONTIGUOUS ? args.n : args.k));
   }
-  typename Traits::TileA a(base_a, pitch_a, work.tile_m * Traits::BLOCK_M, args.m, first_k, end_k);
-  typename Traits::TileB b(base_b, pitch_b, work.tile_n * Traits::BLOCK_N, args.n, first_k, end_k);
+  return {typename Traits::TileA(base_a, pitch_a, work.tile_m * Traits::BLOCK_M, args.m, first_k, end_k),
+          typename Traits::TileB(base_b, pitch_b, work.tile_n * Traits::BLOCK_N, args.n, first_k, end_k)};
+}
+
+// The steps of k of one piece of work.
+template <class Traits>
+__device__ __forceinline__ void multiply_tile(const GemmArguments& args, MmaSums<Traits>& sums, const Work& work,
+                                              const typename Traits::Space& space, unsigned char* shared) {
+  MmaTiles<Traits> tiles = tiles_of<Traits>(args, work, space);
   sums.clear();
-  MmaPipeline<Traits> pipeline(a, b, ptx::shared_address(shared), sums);
+  MmaPipeline<Traits> pipeline(tiles.a, tiles.b, ptx::shared_address(shared), sums);
+  pipeline.fill_stages();
   pipeline.run(sums, work.steps);
 }
 
@@ -528,10 +550,58 @@ __device__ __forceinline__ void gemm_of_streams(const GemmArguments& args, unsig
   }
 }
 
+// The same where results need no shared memory: the copies of the next piece start before these results are written.
+template <class Traits>
+__device__ __forceinline__ void gemm_of_streams_ahead(const GemmArguments& args, unsigned char* shared) {
+  using Sums = MmaSums<Traits>;
+  __shared__ Work works[2];
+  __shared__ bool more[2];
+  __shared__ __align__(16) unsigned char scheduler_bytes[sizeof(Scheduler<true>)];
+  auto& scheduler = *reinterpret_cast<Scheduler<true>*>(scheduler_bytes);
+  if (threadIdx.x == 0) {
+    scheduler = Scheduler<true>(args, Traits::BLOCK_M, Traits::BLOCK_N, Traits::BLOCK_K);
+    more[0] = scheduler.next(args, works[0]);
+  }
+  __syncthreads();
+  if (!more[0]) return;
+  const typename Traits::Space space(args);
+  Sums sums;
+  MmaTiles<Traits> tiles = tiles_of<Traits>(args, works[0], space);
+  MmaPipeline<Traits> pipeline(tiles.a, tiles.b, ptx::shared_address(shared), sums);
+  pipeline.fill_stages();
+  int now = 0;
+#pragma unroll 1
+  for (;;) {
+    const Work& work = works[now];
+    const int next = now ^ 1;
+    // Read by all behind the barriers of the pipeline.
+    if (threadIdx.x == 0) more[next] = scheduler.next(args, works[next]);
+    sums.clear();
+    pipeline.run(sums, work.steps);
+    const bool goes_on = more[next];
+    if (goes_on) {
+      tiles = tiles_of<Traits>(args, works[next], space);
+      pipeline.fill_stages();
+    }
+    const ParkingPlaces<Sums> parking{space.template parked<typename Sums::Word>(), space.flags()};
+    if (!work.ends) {
+      parking.leave(sums);
+    } else {
+      if (!work.begins) parking.collect(sums, scheduler.first_block(work));
+      write_tile<Traits>(args, sums, work, shared);
+    }
+    if (!goes_on) break;
+    __syncthreads();  // all are done with the piece whose place the next one but one takes
+    now = next;
+  }
+}
+
 template <class Traits>
 __device__ __forceinline__ void gemm_mma(const GemmArguments& args) {
   extern __shared__ __align__(128) unsigned char shared_bytes[];
-  if constexpr (Traits::STREAM_K) {
+  if constexpr (Traits::STREAM_K && Traits::DIRECT) {
+    gemm_of_streams_ahead<Traits>(args, shared_bytes);
+  } else if constexpr (Traits::STREAM_K) {
     gemm_of_streams<Traits>(args, shared_bytes);
   } else {
     gemm_of_tiles<Traits>(args, shared_bytes);

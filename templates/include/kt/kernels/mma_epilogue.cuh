@@ -146,10 +146,39 @@ struct TileWriter {
   }
 };
 
+// fp64: four neighbouring lanes hold two whole sectors of a row of C, which they write without a detour; shared memory
+// is free meanwhile for copies of the next tile. Rows of C are aligned to 16 bytes and consist of whole ones.
+template <class Sums, class Output>
+__device__ __forceinline__ void write_directly(const Sums& sums, const Output& output, int block_m, int block_n) {
+  static_assert(Sums::kSpreadN == 1 && Output::kWidest >= 2 && sizeof(typename Output::Element) == 8);
+  const int thread = ptx::thread_index(), lane = thread % 32, warp = thread / 32;
+  const int index = warp / Sums::kWarpsN * 16 + lane / 4;
+  const int column = block_n + warp % Sums::kWarpsN * (Sums::kOctets * 8) + lane % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < 2 * Sums::kStrips; ++i) {
+    const int strip = i / 2, half = i % 2, row = block_m + sums.row_of(strip, index + half * 8);
+    if (row >= output.m) continue;
+    double* const start = output.at(row, column);
+#pragma unroll
+    for (int octet = 0; octet < Sums::kOctets; ++octet) {
+      if (column + octet * 8 >= output.n) continue;
+      double* const target = start + octet * 8;
+      double2 before = {0, 0};
+      if (output.reads()) before = *reinterpret_cast<const double2*>(target);
+      ptx::store_global(target, output.result(sums.at[strip][octet][2 * half], &before.x),
+                        output.result(sums.at[strip][octet][2 * half + 1], &before.y));
+    }
+  }
+}
+
 // Results of 2 bytes are finished before they go through the strip, unless C must be read.
 template <class Sums, class Output>
 __device__ __forceinline__ void write_sums(const Sums& sums, const Output& output, int block_m, int block_n,
                                            unsigned char* shared) {
+  if constexpr (Sums::kDirect) {
+    write_directly(sums, output, block_m, block_n);
+    return;
+  }
   if constexpr (sizeof(typename Output::Element) < sizeof(typename Sums::TAcc)) {
     if (!output.reads()) {
       TileWriter<Sums, Output, true>{output, block_m, block_n, shared}.write(sums);

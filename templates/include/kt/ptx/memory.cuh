@@ -63,6 +63,10 @@ __device__ __forceinline__ void store_global(void* global, const unsigned (&word
                "r"(words[3]));
 }
 
+__device__ __forceinline__ void store_global(void* global, double first, double second) {
+  asm volatile("st.global.v2.f64 [%0], {%1, %2};\n" ::"l"(global), "d"(first), "d"(second));
+}
+
 __device__ __forceinline__ void load_shared(unsigned (&word)[1], unsigned shared) {
   asm volatile("ld.shared.u32 %0, [%1];\n" : "=r"(word[0]) : "r"(shared));
 }
