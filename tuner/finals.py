@@ -129,7 +129,8 @@ class Finals:
                 measurements |= self._ask([trial], (), ALONE_S).measurements
             except WorkerDied as died:
                 measurements[trial.config.identity] = Measurement(died.status, detail=died.detail)
-        return RefineReply(measurements, (), {})
+        order = sorted(measurements, key=lambda name: measurements[name].time_us or 0.0)
+        return RefineReply({name: measurements[name] for name in order}, (), {})
 
     def _ask(self, running: Sequence[Trial], peers: tuple[str, ...], seconds: float) -> RefineReply:
         seconds = min(seconds, max(0.2, self.clock.shape_left))

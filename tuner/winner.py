@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kt.search_spaces.space import Config, SearchSpace, Value
     from kt.tuner.shape_run import Trial
 
-__all__ = ["FIRST_FINALISTS", "MOST_FINALISTS", "WITHIN", "edge", "finalists", "pick", "simplicity"]
+__all__ = ["FIRST_FINALISTS", "MOST_FINALISTS", "OF_A_STRUCTURE", "WITHIN", "edge", "finalists", "pick", "simplicity"]
 
 FIRST_FINALISTS = 8
 MOST_FINALISTS = 16
@@ -52,11 +52,12 @@ def pick(refined: Mapping[str, Measurement], ties: Sequence[str], trials: Mappin
     slower than that: what is recorded never loses to the default.
 
     Args:
-        refined: final measurements by name; all are `ok`.
+        refined: final measurements by name, those first that were faster in the same rounds; all are `ok`. One that
+            left the finals early lost there, whatever its median: it comes from other rounds than the winner's.
         ties: names that could not be told apart from the fastest.
         trials: the trials by name.
     """
-    ranked = sorted(refined, key=lambda name: (refined[name].time_us or 0.0, name))
+    ranked = list(refined)
     tied = [trials[name] for name in ranked if name in {ranked[0], *ties}]
     defaults = [refined[trial.config.identity].time_us or 0.0 for trial in tied if trial.default]
     allowed = min(defaults, default=float("inf"))
