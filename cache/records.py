@@ -77,7 +77,7 @@ class BestConfig:
         floor_us: roofline floor of the problem on the device, microseconds.
         tried, total: configurations tried, and valid configurations of the spaces.
         complete: the search ended by itself (not by a budget, an interrupt or a kill).
-        edge: parameters whose winning value is the smallest or largest offered.
+        edge: parameters whose winning value is the last offered, where one further would be valid as well.
         provenance: fields that are recorded and never compared: kt version, driver, seed, date.
     """
 

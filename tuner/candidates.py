@@ -69,6 +69,11 @@ class Candidates:
                 return self._number(family, self.enumerations[family].index(config))
         return None
 
+    def structures(self, numbers: Sequence[int]) -> dict[int, int]:
+        """For each of these candidates a number that those share which cut the problem up alike."""
+        found = self.at(numbers)
+        return dict(zip(found.numbers.tolist(), found.structure.tolist(), strict=True))
+
     def predicted_us(self, number: int, registers: int | None = None) -> float:
         """The model's microseconds, never below the roofline; with the registers that the compiler says, if known."""
         return max(self.order_us(number, registers), floor_us(self.problem, self.device))

@@ -1,4 +1,4 @@
-"""The finals of a shape: the best few and the defaults, verified in full and timed against each other."""
+"""The finals of a shape: the best few and their defaults, verified in full and timed against each other."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Finals:
             ShapeFailed: none is left.
         """
         while True:
-            chosen = finalists(self.shape.timed(), self._dropped)
+            chosen = finalists(self.shape.timed(), self._dropped, self.shape.candidates.structures)
             if not chosen:
                 raise self.shape.without_winner()
             entrants = [*chosen, *self._defaults(chosen)]
@@ -92,11 +92,18 @@ class Finals:
                 return Decision(ranked, finals, reply.peers, reply.peer_errors)
 
     def _defaults(self, chosen: Sequence[Trial]) -> list[Trial]:
-        """Default configurations that ran: every winner is compared with its family's own."""
+        """Default configurations of the finalists' families: every winner is compared with its family's own.
+
+        Those of other families can be far slower. They would take most of the time, and let the GPU cool down.
+        """
+        families = {trial.config.family for trial in chosen}
         return [
             trial
             for trial in self.shape.timed()
-            if trial.default and trial not in chosen and trial.number not in self._dropped
+            if trial.default
+            and trial.config.family in families
+            and trial not in chosen
+            and trial.number not in self._dropped
         ]
 
     def _refine(self, entrants: Sequence[Trial]) -> RefineReply:
@@ -122,7 +129,8 @@ class Finals:
                 measurements |= self._ask([trial], (), ALONE_S).measurements
             except WorkerDied as died:
                 measurements[trial.config.identity] = Measurement(died.status, detail=died.detail)
-        return RefineReply(measurements, (), {})
+        order = sorted(measurements, key=lambda name: measurements[name].time_us or 0.0)
+        return RefineReply({name: measurements[name] for name in order}, (), {})
 
     def _ask(self, running: Sequence[Trial], peers: tuple[str, ...], seconds: float) -> RefineReply:
         seconds = min(seconds, max(0.2, self.clock.shape_left))

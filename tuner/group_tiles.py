@@ -1,9 +1,9 @@
 """`GroupTiles`: tiles that warpgroups multiply by wgmma, from shared memory that TMA fills (family `wgmma`).
 
 Consumers read both operands from shared memory for each 64 rows anew, and TMA writes them there. Blocks are persistent,
-so as many run as the configuration says, and their producers fetch the next tile while C is written. Few runs on an
-H200 (docs/perf-log.md) gave the shares below: predictions for 19 configurations of 9 problems, bf16, are 8% above what
-was measured, with a standard deviation of 7%.
+so as many run as the configuration says, and their producers fetch the next tile while C is written. The constants were
+fitted to what searches measured on an H200: 151 problems, in formats of 16, 32 and 8 bits, about 60 configurations each
+(docs/how-a-winner-is-found.md).
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ __all__ = ["GroupTiles"]
 _ROWS = 64  # of one wgmma
 _WIDEST = 256  # columns of one wgmma
 _REGISTERS = 65536  # of one multiprocessor
-_READ_SHARE = 0.8  # of the time that shared memory takes to read operands: wgmma overlaps with it
+_READ_SHARE = 0.4  # of the time that shared memory takes to read operands: wgmma overlaps with it
 _HEAD_START_US = 1.4  # the first copy follows one barrier of the block, and the last sums are written at once
-_ENDING = 0.5  # part of the writing of C that is not hidden behind the other consumer's products
-_ENDING_IN_TURNS = 0.1  # the same where consumers take turns
+_ENDING = 0.3  # part of the writing of C that is not hidden behind the other consumer's products
+_ENDING_IN_TURNS = 0.15  # the same where consumers take turns
 _L2_SHARE = 0.5  # of the time that single copies take in L2: TMA fetches whole lines, at 42 bytes a clock and more
+_LATENCY = 1800.0  # cycles from TMA's request to the barrier that tells of its bytes, under load: 0.9 us
+_PARKING = 6.0  # endings by which stream-K ends later: large tiles in fp32 are parked, and nothing else hides it
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,14 @@ class GroupTiles(Tiles):
     @property
     def head_start_us(self) -> float:
         return _HEAD_START_US
+
+    @property
+    def latency(self) -> float:
+        return _LATENCY
+
+    @property
+    def parking(self) -> float:
+        return _PARKING
 
     @property
     def persistent(self) -> bool:

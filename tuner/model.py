@@ -49,7 +49,6 @@ _LINE_BYTES = 128  # of a cache line
 # Fitted, and rounded to what the measurements can tell.
 _LAUNCH_US = 3.0  # launch, first and last memory access, and the time until all blocks run
 _FURTHER_LAUNCH_US = 1.0  # a kernel that needs what another one writes
-_LATENCY = 1050.0  # cycles from a request to device memory to its data, under load: 0.53 us
 _ENDS = 800.0  # cycles in which a block begins and ends besides writing its tile
 _WRITE_BYTES = 20.0  # of a tile that one multiprocessor writes per clock while all of them do
 _DIRECT = 0.5  # part of that time (of mma, fp64) if C goes from registers to memory without a detour
@@ -58,7 +57,6 @@ _SHORT_RUNS = 0.15  # device memory's loss for each further part in which a line
 _UNITS_POWER = 8.0  # overlap of issue slots and shared memory: nearly the longer of the two
 _ROUND_TRIP_US = 0.3  # of dependent loads in the reduction of split-K
 _SLICES_RATE = 0.75  # part of the bandwidth at which slices are read
-_PARKING = 1.5  # endings of a block by which a stream-K kernel ends later: a tile parked, awaited and added
 
 
 def predict_us(
@@ -124,7 +122,7 @@ def _compute_us(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     cycles = tiles.steps * (full * whole + last) + ends * (full / resident + 1)
     shared = tiles.grid / (device.sm_count * tiles.min_blocks)  # tiles for each of stream-K's blocks
     turns = np.ceil(tiles.min_blocks / resident)  # if not all of these fit at once
-    parked = _PARKING * np.maximum(1.0, 1 / shared)  # of a tile that many share, one piece after the other
+    parked = tiles.parking * np.maximum(1.0, 1 / shared)  # of a tile that many share, one piece after the other
     even = turns * np.ceil(shared * tiles.steps) * whole + ends * (shared / tiles.min_blocks + 1 + parked)
     return np.where(tiles.stream_k > 0, even, cycles) / device.clock_hz * 1e6
 
@@ -135,7 +133,7 @@ def _step_cycles(tiles: Tiles, demand: Demand, resident: Numbers) -> Numbers:
     busiest = np.ceil(even)  # warps of the scheduler with the most
     delayed = 1 + demand.stall / busiest + _SKEW * np.log2(tiles.meeting_warps)
     work = _overlap(resident * demand.issued * busiest / even * delayed, resident * demand.moved, _UNITS_POWER)
-    return np.maximum(np.maximum(work, demand.chained), _LATENCY / (tiles.stages - 1))
+    return np.maximum(np.maximum(work, demand.chained), tiles.latency / (tiles.stages - 1))
 
 
 def _memory_bytes(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:

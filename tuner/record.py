@@ -77,7 +77,7 @@ class Recorder:
             tried=len(shape.trials),
             total=len(candidates),
             complete=not shape.cut_short,
-            edge=edge(candidates.space(winner.number), winner.config, candidates.problem),
+            edge=edge(candidates.space(winner.number), winner.config, candidates.problem, candidates.device),
             provenance=dict(self.provenance),
         )
         for peer, error in decision.peer_errors.items():

@@ -15,6 +15,7 @@ from kt.tuner.method import (
     NOISE_LIMIT,
     NOISE_RETRIES,
     REFINE_SAMPLE_US,
+    WARM_UP_US,
 )
 from kt.tuner.sampling import ONE_RUN, Run, Sample, Stopwatch, timed
 from kt.tuner.timing_rules import (
@@ -72,11 +73,13 @@ def refine(
     """Time `candidates` and `peers` in interleaved rounds until the candidates are told apart or time is up.
 
     Every round times each candidate that is still in the running, and each peer, once. One that is clearly slower
-    than the fastest leaves. If the fastest is noisy at the end, the rounds are repeated at most
+    than the fastest leaves. Rounds without consequences come first, so that the times of one that leaves early and of
+    one that stays are of one clock. If the fastest is noisy at the end, the rounds are repeated at most
     `NOISE_RETRIES` times, and then it is marked.
     """
     field_ = _Field(stopwatch, sets)
     errors = field_.enter(candidates, peers)
+    field_.warm_up(min(WARM_UP_US, 1e6 * max_seconds / 4))
     deadline = clock() + max_seconds
     field_.race(deadline, clock)
     retries = 0
@@ -142,6 +145,15 @@ class _Field:
         once = timed(self.stopwatch, [sample], lead=sample)[0] * sample.runs
         sample.repeats = repeats_for(once, REFINE_SAMPLE_US)
         return sample
+
+    def warm_up(self, microseconds: float) -> None:
+        """Rounds that are not counted, until the GPU has worked so long without a pause."""
+        worked = 0.0
+        while self.entered and worked < microseconds:
+            self._round()
+            worked += sum(self.times[name][-1] * sample.runs for name, sample in self.entered.items())
+        self.forget()
+        self.rounds = 0
 
     def race(self, deadline: float, clock: Callable[[], float]) -> None:
         """Rounds until all are told apart or tied for good, or the time is up; `LEAST_ROUNDS` in any case."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ from kt.cache.records import CacheKey
 from kt.search_spaces.launch import violated
 from kt.tuner.clock import Clock, check_budget
 from kt.tuner.method import METHOD_LABEL
+from kt.tuner.neighbours import Neighbours
 from kt.tuner.refusal import common_error, refusal, too_large
 from kt.tuner.request import MODEL_METHOD, ShapeResult, TuneRequest, TuneResult
 from kt.tuner.toolchain import check_target, toolchain
@@ -104,7 +105,7 @@ def tune(
         compilation.start(request.budget.evaluations)
         recorder = _recorder(request, store, observer)
         children.callback(recorder.finish)
-        run = _run(request, clock, recorder, compilation, waiting, open_worker, children)
+        run = _run(request, clock, recorder, compilation, waiting, _neighbours(results), open_worker, children)
         interrupted = _work(run, results, observer)
     if error := common_error(run.errors, len(results)):
         raise error
@@ -183,6 +184,7 @@ def _run(
     recorder: Recorder,
     compilation: Compilation,
     waiting: deque[Problem],
+    neighbours: Neighbours,
     open_worker: OpenWorker,
     children: ExitStack,
 ) -> Run:
@@ -195,7 +197,12 @@ def _run(
 
     worker = open_worker(request)
     children.callback(worker.close)
-    return MeasuredRun(request, GpuAccess(worker, compilation), clock, recorder, waiting)
+    return MeasuredRun(request, GpuAccess(worker, compilation), clock, recorder, waiting, neighbours)
+
+
+def _neighbours(results: Mapping[Problem, ShapeResult]) -> Neighbours:
+    """What the cache knows of other problems that were asked for."""
+    return Neighbours({problem: result.best.config for problem, result in results.items() if result.best})
 
 
 def _work(run: Run, results: dict[Problem, ShapeResult], observer: Observer) -> bool:

@@ -16,6 +16,7 @@ from kt.errors import KtError, NoUsableGpu
 from kt.tuner.comparison import Comparison
 from kt.tuner.finals import REFINE_S, Finals, screened
 from kt.tuner.messages import Failure, Prepare, Screen
+from kt.tuner.neighbours import Neighbours
 from kt.tuner.record import Recorder
 from kt.tuner.request import ShapeResult
 from kt.tuner.shape_plan import plan_shape
@@ -24,8 +25,7 @@ from kt.tuner.worker import WorkerDied
 
 if TYPE_CHECKING:
     from kt.cache.records import BestConfig
-    from kt.problems import Problem, Signature
-    from kt.search_spaces.space import Config
+    from kt.problems import Problem
     from kt.tuner.clock import Clock
     from kt.tuner.gpu_access import GpuAccess
     from kt.tuner.request import TuneRequest
@@ -36,7 +36,6 @@ PREPARE_LIMIT_S = 180.0  # operands and reference of the largest problem
 SCREEN_LIMIT_S = 6.0  # after which the worker is ended, besides this many times the best time so far, or predicted:
 SCREEN_LIMIT_TIMES = 500
 STOP_ABOVE = 1.25  # of the best so far: a candidate that one run finds slower than this has lost
-KEPT_WINNERS = 4  # of a signature, tried first on its next problem
 WAIT_S = 0.1
 
 
@@ -46,6 +45,7 @@ class MeasuredRun:
 
     Attributes:
         waiting: the problems that have not begun.
+        neighbours: what won on other problems, of this run and as the cache knows them.
         errors: of shapes that failed for a cause that may be common to all.
     """
 
@@ -54,10 +54,10 @@ class MeasuredRun:
     clock: Clock
     recorder: Recorder
     waiting: deque[Problem]
+    neighbours: Neighbours = field(default_factory=Neighbours)
     errors: list[KtError] = field(default_factory=list)
     _current: ShapeRun | None = None
     _planned: dict[Problem, ShapeRun | ShapeFailed] = field(default_factory=dict)
-    _winners: dict[Signature, list[Config]] = field(default_factory=dict)
     _gpu_works: bool = False
 
     def next_shape(self) -> ShapeResult:
@@ -105,7 +105,7 @@ class MeasuredRun:
         self._prepared(message)
         self._screen(shape)
         best = self._decide(shape)
-        self._remember(best)
+        self.neighbours.add(problem, best.config)
         return best
 
     # Planning
@@ -119,7 +119,7 @@ class MeasuredRun:
         return planned
 
     def _plan(self, problem: Problem) -> ShapeRun | ShapeFailed:
-        winners = self._winners.get(problem.signature, ())
+        winners = self.neighbours.nearest(problem)
         return plan_shape(self.request, self.recorder, self.gpu.compilation, problem, winners)
 
     def _plan_ahead(self) -> None:
@@ -191,11 +191,6 @@ class MeasuredRun:
         return self.recorder.best(
             shape, Finals(self.gpu, self.clock, shape, self.request.peers, self._plan_ahead).run()
         )
-
-    def _remember(self, best: BestConfig) -> None:
-        """Winners start the search of the next problem with the same signature; their kernels are compiled already."""
-        winners = self._winners.setdefault(best.key.problem.signature, [])
-        winners[:] = [best.config, *(config for config in winners if config != best.config)][:KEPT_WINNERS]
 
     def _failure(self, problem: Problem, failed: ShapeFailed) -> ShapeResult:
         if failed.error:

@@ -122,7 +122,8 @@ class PredictedRun:
         finals = {name: trial.measurement for name, trial in trials.items() if trial.measurement}
         order = {name: shape.candidates.order_us(trial.number, _registers(trial)) for name, trial in trials.items()}
         ties = [name for name, order_us in order.items() if order_us <= min(order.values()) * (1 + TIE)]
-        ordered = {name: replace(final, time_us=order[name]) for name, final in finals.items()}
+        fastest_first = sorted(finals, key=lambda name: (order[name], name))
+        ordered = {name: replace(finals[name], time_us=order[name]) for name in fastest_first}
         return Decision(pick(ordered, ties, trials), finals)
 
 

@@ -25,7 +25,7 @@ def search_for(request: TuneRequest, candidates: Candidates, winners: Sequence[C
     """The search of `request` among the candidates of one problem.
 
     Args:
-        winners: of earlier problems with the same signature, to be tried first.
+        winners: of the nearest problems, to be tried first.
     """
     if request.device.modelled:
         return Shortlist(candidates, COMPILED)

@@ -31,7 +31,7 @@ def plan_shape(
     """The state of `problem` at the begin of its search, or why it has none: it may be planned long before its turn.
 
     Args:
-        winners: of earlier problems with the same signature, to be tried first.
+        winners: of the nearest problems, to be tried first.
     """
     try:
         candidates = Candidates(problem, request.device, request.spaces_for(problem))

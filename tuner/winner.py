@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from kt.search_spaces.launch import violated
 
 if TYPE_CHECKING:
     from kt.cache.records import Measurement
+    from kt.devices.device import Device
     from kt.problems import Problem
-    from kt.search_spaces.space import Config, SearchSpace
+    from kt.search_spaces.space import Config, SearchSpace, Value
     from kt.tuner.shape_run import Trial
 
-__all__ = ["MOST_FINALISTS", "edge", "finalists", "pick", "simplicity"]
+__all__ = ["FIRST_FINALISTS", "MOST_FINALISTS", "OF_A_STRUCTURE", "WITHIN", "edge", "finalists", "pick", "simplicity"]
 
-MOST_FINALISTS = 8
+FIRST_FINALISTS = 8
+MOST_FINALISTS = 16
+OF_A_STRUCTURE = 2  # finalists besides the first that cut the problem up alike
 WITHIN = 1.08  # a finalist's screened time is at most this much above the best: beyond the noise of one screening
 
 
-def finalists(timed: Sequence[Trial], dropped: set[int]) -> list[Trial]:
-    """The first of the trials `timed`, fastest first, that are close to each other; `dropped` ones have failed."""
+def finalists(
+    timed: Sequence[Trial], dropped: set[int], structures: Callable[[Sequence[int]], Mapping[int, int]]
+) -> list[Trial]:
+    """The first of the trials `timed`, fastest first, that are close to each other; `dropped` ones have failed.
+
+    A screening takes milliseconds after a pause. Under load a GPU lowers its clock to keep within its power, for one
+    kernel more than for another, so that the order of those that are close can be another one there. Those that cut the
+    problem up alike need about the same power. So the first few are followed by the best of other structures.
+    """
     running = [trial for trial in timed if trial.number not in dropped]
     close = [trial for trial in running if _time(trial) <= WITHIN * _time(running[0])]
-    return close[:MOST_FINALISTS]
+    structure = structures([trial.number for trial in close])
+    chosen = close[:FIRST_FINALISTS]
+    alike = Counter(structure[trial.number] for trial in chosen)
+    for trial in close[FIRST_FINALISTS:]:
+        of_it = structure[trial.number]
+        if alike[of_it] < OF_A_STRUCTURE and len(chosen) < MOST_FINALISTS:
+            alike[of_it] += 1
+            chosen.append(trial)
+    return chosen
 
 
 def pick(refined: Mapping[str, Measurement], ties: Sequence[str], trials: Mapping[str, Trial]) -> list[Trial]:
@@ -31,11 +52,12 @@ def pick(refined: Mapping[str, Measurement], ties: Sequence[str], trials: Mappin
     slower than that: what is recorded never loses to the default.
 
     Args:
-        refined: final measurements by name; all are `ok`.
+        refined: final measurements by name, those first that were faster in the same rounds; all are `ok`. One that
+            left the finals early lost there, whatever its median: it comes from other rounds than the winner's.
         ties: names that could not be told apart from the fastest.
         trials: the trials by name.
     """
-    ranked = sorted(refined, key=lambda name: (refined[name].time_us or 0.0, name))
+    ranked = list(refined)
     tied = [trials[name] for name in ranked if name in {ranked[0], *ties}]
     defaults = [refined[trial.config.identity].time_us or 0.0 for trial in tied if trial.default]
     allowed = min(defaults, default=float("inf"))
@@ -52,23 +74,33 @@ def simplicity(trial: Trial) -> tuple[int, int, int, int, int, str]:
     return values.get("split_k", 1), len(trial.launches), values.get("stages", 1), tile, smem, trial.config.identity
 
 
-def edge(space: SearchSpace, config: Config, problem: Problem) -> tuple[str, ...]:
-    """Parameters whose value is the smallest or largest offered, so that a wider space may hold a faster one.
+def edge(space: SearchSpace, config: Config, problem: Problem, device: Device) -> tuple[str, ...]:
+    """Parameters whose value is the smallest or largest offered, while a step further would be valid as well.
 
-    Natural limits do not count: 1, below which there is nothing; on and off; texts; and a tile that is the largest
-    offered but covers the problem's extent already.
+    There a wider space may hold a faster one. A value that the template, the device or the problem does not let go
+    further is at no edge; nor are texts, switches, and a tile that covers the problem's extent already.
     """
+    choices, names = config.as_dict(), {**device.names(), **problem.names()}
     extents = {"tile_m": problem.m, "tile_n": problem.n, "tile_k": problem.k}
     at_edge = []
-    for name, value in config.as_dict().items():
-        offered = [other for other in {**space.parameters, **space.runtime}[name] if isinstance(other, int)]
-        if not isinstance(value, int) or len(offered) < 2 or set(offered) <= {0, 1}:
+    for name, value in choices.items():
+        offered = {**space.parameters, **space.runtime}[name]
+        if not isinstance(value, int) or (value >= extents.get(name, value + 1) and value == max(offered)):
             continue
-        smallest = value == min(offered) and value > 1
-        largest = value == max(offered) and value < extents.get(name, value + 1)
-        if smallest or largest:
+        further = (space.config({**choices, name: other}) for other in _beyond(value, offered))
+        if any(violated(space, other, names) is None for other in further):
             at_edge.append(name)
     return tuple(at_edge)
+
+
+def _beyond(value: int, offered: Sequence[Value]) -> tuple[int, ...]:
+    """The next values outside those offered, if `value` is the first or last of them: by their ratio or distance."""
+    numbers = sorted(other for other in offered if isinstance(other, int))
+    if len(numbers) < 2 or set(numbers) <= {0, 1}:
+        return ()
+    if value == numbers[0] and value > 1:
+        return (value // 2, 2 * value - numbers[1])
+    return (2 * value, 2 * value - numbers[-2]) if value == numbers[-1] else ()
 
 
 def _time(trial: Trial) -> float:

@@ -18,6 +18,7 @@ from kt.devices.catalog import catalog
 from kt.problems import Problem
 from kt.tuner.candidates import COMPLETIONS
 from kt.tuner.model import predict_us
+from kt.tuner.neighbours import NEAREST
 from kt.tuner.request import MODEL_METHOD
 from kt.tuner.run_measured import STOP_ABOVE
 from kt.tuner.strategies import Auto, Exhaustive, Random, Search, Shortlist, make_search
@@ -288,6 +289,7 @@ def test_the_page_about_it_has_the_numbers_of_the_program() -> None:
     assert f"slower than {STOP_ABOVE:g} times the best so far" in page
     assert f"at most {MOST_FINALISTS} and within {100 * (WITHIN - 1):.0f}% of the best" in page
     assert f"`{MODEL_METHOD}`" in page
+    assert f"winners of the {NEAREST} nearest shapes" in page
     assert f"at most {COMPLETIONS} completions of each start" in page
     assert f"at most {Auto.STARTS} completions, best predicted first" in page
     assert f"{Auto.FIRST} candidates" in page
