@@ -11,6 +11,7 @@ struct Choice {
   int split_k = 1;
   int raster_group = 1;
   int stream_k = 0;
+  int raster_axis = 0;
 };
 
 // The one argument that every kernel gets by value.
@@ -21,7 +22,7 @@ struct Arguments {
   void* workspace;
   double alpha, beta;
   long long lda, ldb, ldc, stride_a, stride_b, stride_c;
-  int m, n, k, batch, split_k, raster_group, stream_k, reserved0;
+  int m, n, k, batch, split_k, raster_group, stream_k, raster_axis;
 };
 
 enum class Operand : int { a, b, c };
