@@ -11,7 +11,6 @@ struct Choice {
   int split_k = 1;
   int raster_group = 1;
   int stream_k = 0;
-  int raster_axis = 0;
 };
 
 // The one argument that every kernel gets by value.
@@ -22,7 +21,7 @@ struct Arguments {
   void* workspace;
   double alpha, beta;
   long long lda, ldb, ldc, stride_a, stride_b, stride_c;
-  int m, n, k, batch, split_k, raster_group, stream_k, raster_axis;
+  int m, n, k, batch, split_k, raster_group, stream_k, reserved0;
 };
 
 enum class Operand : int { a, b, c };

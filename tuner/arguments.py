@@ -6,7 +6,7 @@ In CUDA C++ it reads
       const void* a; const void* b; void* c; void* workspace;
       double alpha, beta;
       long long lda, ldb, ldc, stride_a, stride_b, stride_c;   // in elements
-      int m, n, k, batch, split_k, raster_group, stream_k, raster_axis;
+      int m, n, k, batch, split_k, raster_group, stream_k, reserved0;
     };
 
 with natural alignment and no padding. The workspace has undefined contents when the sequence starts.
@@ -26,13 +26,13 @@ __all__ = ["POINTERS", "RUNTIME_ARGUMENTS", "gemm_arguments", "gemm_arguments_dt
 
 POINTERS = ("a", "b", "c", "workspace")
 # Run-time parameters of a configuration that the struct carries, and what they are in a family without them.
-RUNTIME_ARGUMENTS = {"split_k": 1, "raster_group": 1, "stream_k": 0, "raster_axis": 0}
+RUNTIME_ARGUMENTS = {"split_k": 1, "raster_group": 1, "stream_k": 0}
 
 _LAYOUT = (
     [(name, "u8") for name in POINTERS]
     + [(name, "f8") for name in ("alpha", "beta")]
     + [(name, "i8") for name in ("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c")]
-    + [(name, "i4") for name in ("m", "n", "k", "batch", *RUNTIME_ARGUMENTS)]
+    + [(name, "i4") for name in ("m", "n", "k", "batch", *RUNTIME_ARGUMENTS, "reserved0")]
 )
 
 

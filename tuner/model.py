@@ -167,14 +167,11 @@ def _slices_bytes(tiles: Tiles) -> Numbers:
 
 
 def _rectangle(tiles: Tiles, at_once: Numbers) -> tuple[Numbers, Numbers]:
-    """Tile rows and columns that the blocks running together cover: groups of one, the other inside a group."""
-    by_columns = tiles.raster_axis > 0
-    grouped = np.where(by_columns, tiles.columns, tiles.rows)
-    walked = np.where(by_columns, tiles.rows, tiles.columns)
-    group = np.minimum(tiles.raster_group, grouped)
-    length = np.minimum(walked, np.ceil(at_once / group))
-    width = np.minimum(grouped, group * np.ceil(at_once / (group * walked)))
-    return np.where(by_columns, length, width), np.where(by_columns, width, length)
+    """Tile rows and columns that the blocks running together cover: groups of rows, columns inside a group."""
+    group = np.minimum(tiles.raster_group, tiles.rows)
+    columns = np.minimum(tiles.columns, np.ceil(at_once / group))
+    rows = np.minimum(tiles.rows, group * np.ceil(at_once / (group * tiles.columns)))
+    return rows, columns
 
 
 def _l2_us(tiles: Tiles, device: Device) -> Numbers:

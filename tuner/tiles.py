@@ -63,7 +63,6 @@ class Tiles(ABC):
     smem_bytes: Numbers
     split_k: Numbers
     raster_group: Numbers
-    raster_axis: Numbers
     width_a: Numbers
     width_b: Numbers
     turned_a: Numbers
@@ -190,8 +189,8 @@ def common(problem: Problem, columns: Columns, threads: Any) -> dict[str, Any]:
         "threads": of("threads", threads), "min_blocks": of("min_blocks", 1),
         "smem_bytes": of("smem_bytes", stages * (tile_m + tile_n) * tile_k * size),
         "split_k": np.minimum(of("split_k", 1), np.maximum(1, np.ceil(problem.k / tile_k))),
-        "raster_group": of("raster_group", 1), "raster_axis": of("raster_axis", 0),
-        "pack_a": of("pack_a", 0), "pack_b": of("pack_b", 0), "stream_k": of("stream_k", 0),
+        "raster_group": of("raster_group", 1), "pack_a": of("pack_a", 0), "pack_b": of("pack_b", 0),
+        "stream_k": of("stream_k", 0),
     }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ struct GemmArguments {
     const void* a; const void* b; void* c; void* workspace;
     double alpha, beta;
     i64 lda, ldb, ldc, stride_a, stride_b, stride_c;
-    int m, n, k, batch, split_k, raster_group, stream_k, raster_axis;
+    int m, n, k, batch, split_k, raster_group, stream_k, reserved0;
 };
 """
 

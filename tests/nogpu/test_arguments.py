@@ -16,7 +16,7 @@ class CStruct(ctypes.Structure):
         + [(name, ctypes.c_double) for name in ("alpha", "beta")]
         + [(name, ctypes.c_longlong) for name in ("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c")]
         + [(name, ctypes.c_int) for name in ("m", "n", "k", "batch", "split_k", "raster_group")]
-        + [("stream_k", ctypes.c_int), ("raster_axis", ctypes.c_int)]
+        + [("stream_k", ctypes.c_int), ("reserved0", ctypes.c_int)]
     )
 
 
@@ -40,7 +40,7 @@ def test_the_values_of_a_problem_arrive_in_c() -> None:
     assert [getattr(seen, name) for name in POINTERS] == list(ADDRESSES.values())
     assert (seen.m, seen.n, seen.k, seen.batch, seen.split_k, seen.raster_group) == (3, 5, 7, 2, 4, 8)
     assert (seen.lda, seen.ldb, seen.ldc, seen.stride_a, seen.stride_c) == (9, 11, 13, 27, 39)
-    assert (seen.alpha, seen.beta, seen.stream_k, seen.raster_axis) == (1.5, -0.5, 0, 0)
+    assert (seen.alpha, seen.beta, seen.stream_k, seen.reserved0) == (1.5, -0.5, 0, 0)
 
 
 def test_scalars_can_be_replaced_and_missing_run_time_parameters_are_one() -> None:

@@ -89,7 +89,7 @@ def test_the_kernel_is_what_was_tuned(winner: Make) -> None:
         call = f"::{launch.kernel}), dim3({launch.grid}), dim3({launch.block}), parameters, {launch.smem_bytes}, stream"
         assert call in text
     assert f"kWorkspace = {best.workspace_bytes};" in text
-    names, values = re.search(r"kBatch, /\*(.*?)\*/ (.*?)};", text).groups()  # type: ignore[union-attr]
+    names, values = re.search(r"kBatch, /\*(.*?)\*/ (.*?), 0};", text).groups()  # type: ignore[union-attr]
     passed = dict(zip(names.split(", "), map(int, values.split(", ")), strict=True))
     assert passed["split_k"] == 4
     assert passed["raster_group"] == dict(best.config.runtime)["raster_group"]

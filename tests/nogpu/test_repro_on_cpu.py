@@ -125,7 +125,7 @@ KERNEL = """
 struct Block {
   const void* a; const void* b; void* c; void* workspace; double alpha, beta;
   long long lda, ldb, ldc, stride_a, stride_b, stride_c;
-  int m, n, k, batch, split_k, raster_group, stream_k, raster_axis;
+  int m, n, k, batch, split_k, raster_group, stream_k, reserved0;
 };
 void tuned(Block p);
 static int cudaLaunchKernel(const void*, dim3 grid, dim3 block, void** parameters, size_t, cudaStream_t) {

@@ -17,7 +17,7 @@ struct GemmArguments {
   int split_k;       // slices of k, each summed by blocks of its own
   int raster_group;  // tile rows that are walked together
   int stream_k;      // 1: the steps of the last tiles are shared evenly among the blocks
-  int raster_axis;   // 1: tile columns are walked together, not rows
+  int reserved0;
 };
 
 template <class T>

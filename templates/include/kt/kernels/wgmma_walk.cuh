@@ -34,8 +34,7 @@ class Divisor {
 // walk all tiles of a slice, then of the next slice, then the next batch.
 //
 // Within a slice, groups of `raster_group` rows of clusters are walked down the rows first, then across the columns, so
-// that what runs together shares rows of A and columns of B in the L2 cache. With `raster_axis` 1, rows and columns have
-// changed roles: A is read again for each group, not B. What the code calls rows are those of the groups.
+// that what runs together shares rows of A and columns of B in the L2 cache.
 //
 // With stream-K (Osama et al., PPoPP 2023) whole rounds of tiles are dealt out one each; the steps of the last one to two
 // rounds are shared evenly, so that all clusters end together. A cluster walks its share backwards: the tile that it
@@ -46,11 +45,9 @@ class WgmmaWalk {
   static constexpr unsigned kBlocks = CLUSTER_M * CLUSTER_N;
 
   __device__ __forceinline__ explicit WgmmaWalk(const GemmArguments& args)
-      : by_columns_(args.raster_axis != 0),
-        rows_(by_columns_ ? count(args.n, BLOCK_N * CLUSTER_N) : count(args.m, BLOCK_M * CLUSTER_M)), steps_(int(count(args.k, BLOCK_K))), per_slice_(steps_),
+      : rows_(count(args.m, BLOCK_M * CLUSTER_M)), steps_(int(count(args.k, BLOCK_K))), per_slice_(steps_),
         height_(min_of(unsigned(args.raster_group), rows_)), next_(blockIdx.x / kBlocks) {
-    const unsigned columns = by_columns_ ? count(args.m, BLOCK_M * CLUSTER_M) : count(args.n, BLOCK_N * CLUSTER_N);
-    const unsigned tiles = rows_ * columns;
+    const unsigned columns = count(args.n, BLOCK_N * CLUSTER_N), tiles = rows_ * columns;
     one_slice_ = args.split_k == 1 && args.batch == 1;
     end_ = tiles;
     by_height_ = Divisor(height_);
@@ -87,9 +84,8 @@ class WgmmaWalk {
     if (height_ < rows_) first = by_group_.divide(inside, inside) * height_;
     const Divisor& by_rows = rows_ - first < height_ ? by_rest_ : by_height_;
     const unsigned column = by_rows.divide(inside, row), rank = blockIdx.x % kBlocks;
-    const unsigned m = by_columns_ ? column : first + row, n = by_columns_ ? first + row : column;
-    tile.m = int((m * CLUSTER_M + rank % CLUSTER_M) * BLOCK_M);
-    tile.n = int((n * CLUSTER_N + rank / CLUSTER_M) * BLOCK_N);
+    tile.m = int(((first + row) * CLUSTER_M + rank % CLUSTER_M) * BLOCK_M);
+    tile.n = int((column * CLUSTER_N + rank / CLUSTER_M) * BLOCK_N);
     return true;
   }
 
@@ -130,7 +126,6 @@ class WgmmaWalk {
     return step < longer ? step / (per_cluster_ + 1) : longer_ + (step - longer) / per_cluster_;
   }
 
-  bool by_columns_;
   unsigned rows_;  // of clusters
   int steps_, per_slice_;
   unsigned height_;  // rows of a group, but of the last one
