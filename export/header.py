@@ -21,7 +21,7 @@ from kt.search_spaces.space import Config, Launch, Value
 
 __all__ = ["check_namespace", "distinct", "render_header", "table_context", "table_devices", "template"]
 
-_FORMATS = tuple(dict.fromkeys(["standard", *DTYPES, *ACCUMULATORS, *OUTPUT_BYTES]))
+_FORMATS = tuple(dict.fromkeys(["standard", *DTYPES, *OUTPUT_BYTES, *ACCUMULATORS]))
 _USES = ("zero", "one", "other")
 _EPILOGUES = ("linear",)
 

@@ -36,6 +36,7 @@ class _Call(NamedTuple):
     bases: Bases
     dtype: str
     on_miss: OnMiss
+    accumulator: str
 
 
 _plans: dict[_Call, Plan] = {}
@@ -52,6 +53,7 @@ def gemm(
     c: Any = None,
     *,
     dtype: str = "",
+    accumulator: str = "",
     on_miss: OnMiss = "nearest",
 ) -> Any:
     """alpha A B + beta C, on the current stream, by the configuration that kt has found fastest.
@@ -61,6 +63,7 @@ def gemm(
         out: where the result goes, with contiguous rows; by default a new array of the library that `a` is of.
         c: what is added; by default what is in `out`. It is copied into `out` first, which takes a copy.
         dtype: format of A and B in place of the arrays' own: "tf32" of fp32 arrays, "fp8_e4m3" or "fp8_e5m2" of bytes.
+        accumulator: format of the sums in place of the usual one: "fp32_fast" of 8-bit floats, "fp16" of fp16.
         on_miss: without a winner for this very shape, "nearest": what the exported header would take; "tune": tune it
             now, which takes seconds; "error": raise.
 
@@ -87,7 +90,7 @@ def gemm(
     address_c, form_c = read(out)
     use = 0 if beta == 0 else 1 if beta == 1 else 2
     bases = bases_of(address_a, address_b, address_c)
-    call = _Call(form_a, form_b, form_c, alpha == 1, use, bases, dtype, on_miss)
+    call = _Call(form_a, form_b, form_c, alpha == 1, use, bases, dtype, on_miss, accumulator)
     if is_current:
         _run(call, address_a, address_b, address_c, alpha, beta, c if c is not out else None, stream)
     else:
@@ -121,8 +124,9 @@ def _planned(call: _Call, stream: int) -> Plan | None:
     if 0 in c.shape and c.shape == result_shape(a, b):
         return None
     problem = problem_of(
-        a, b, c, alpha_is_one=call.alpha_is_one, beta_use=call.beta_use, bases=call.bases, dtype=call.dtype
-    )
+        a, b, c, alpha_is_one=call.alpha_is_one, beta_use=call.beta_use, bases=call.bases, dtype=call.dtype,
+        accumulator=call.accumulator,
+    )  # fmt: skip
     plans = planner(call.a.device)
     plan = plans.known(problem, call.on_miss)
     if plan is None:

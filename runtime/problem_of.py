@@ -22,7 +22,15 @@ _ONE, _OTHER = 1.0, 2.0  # what stands for a scalar that is neither 0 nor 1: ker
 
 
 def problem_of(
-    a: Array, b: Array, c: Array, *, alpha_is_one: bool, beta_use: int, bases: Bases = (), dtype: str = ""
+    a: Array,
+    b: Array,
+    c: Array,
+    *,
+    alpha_is_one: bool,
+    beta_use: int,
+    bases: Bases = (),
+    dtype: str = "",
+    accumulator: str = "",
 ) -> Problem:
     """The problem of C = alpha A B + beta C.
 
@@ -31,6 +39,7 @@ def problem_of(
         beta_use: 0, 1, or 2 for any other value of beta.
         bases: bytes to which the arrays' addresses are aligned, as of `bases_of`.
         dtype: format of A and B in place of the arrays' own: "tf32" of fp32 arrays, an 8-bit float of bytes.
+        accumulator: format of the sums in place of the usual one.
 
     Raises:
         InputError: they do not fit together, are of a format that kt has no kernel for, or lie so that neither rows nor
@@ -52,7 +61,7 @@ def problem_of(
     problem = Problem(
         shape[-2], shape[-1], a.shape[-1], name, letter_a + letter_b, batch, lda, ldb, rows_apart("out", c),
         stride_a, stride_b, stride_c, alpha=_ONE if alpha_is_one else _OTHER, beta=(0.0, _ONE, _OTHER)[beta_use],
-        out_dtype=out_dtype,
+        accumulator=accumulator, out_dtype=out_dtype,
     )  # fmt: skip
     return placed(problem, bases)
 

@@ -29,9 +29,10 @@ _DATA_TYPES = {
     "fp32": _FP32, "tf32": _FP32, "fp64": _FP64, "fp16": _FP16, "int8": _INT8, "int32": _INT32, "bf16": _BF16,
     "fp8_e4m3": _E4M3, "fp8_e5m2": _E5M2,
 }  # fmt: skip
-_COMPUTE = {"fp16": 64, "fp32": 68, "fp64": 70, "int32": 72}  # cublasComputeType_t, by accumulator
+_COMPUTE = {"fp16": 64, "fp32": 68, "fp32_fast": 68, "fp64": 70, "int32": 72}  # cublasComputeType_t, by accumulator
 _COMPUTE_TF32 = 77
-_SCALARS = {"fp16": _FP16, "fp32": _FP32, "fp64": _FP64, "int32": _INT32}  # types of alpha and beta, by accumulator
+# types of alpha and beta, by accumulator
+_SCALARS = {"fp16": _FP16, "fp32": _FP32, "fp32_fast": _FP32, "fp64": _FP64, "int32": _INT32}
 _OP_N, _OP_T = 0, 1
 _MOST_INT = 2**31 - 1
 _DEFAULT_MATH = 0  # fp32 is summed in fp32: TF32 has to be asked for
@@ -153,8 +154,9 @@ class CublasLt:
         self._set("MatmulDesc", self._operation, self._TRANS_A, c_int(transposed(problem.layout[1])))
         self._set("MatmulDesc", self._operation, self._TRANS_B, c_int(transposed(problem.layout[0])))
         if problem.dtype.startswith("fp8"):
-            # As tensor cores sum them, without a promotion to fp32 now and then: what is right for kt's own kernels.
-            self._set("MatmulDesc", self._operation, self._FAST_ACCUMULATION, ctypes.c_int8(1))
+            # Like is compared with like: as tensor cores sum them, or with a promotion to fp32 now and then.
+            fast = ctypes.c_int8(problem.accumulator == "fp32_fast")
+            self._set("MatmulDesc", self._operation, self._FAST_ACCUMULATION, fast)
         self._layouts = {name: self._layout(name, formats) for name in "abc"}
         pointers = [c_void_p] * 12
         self._lib.cublasLtMatmul.argtypes = [*pointers, c_void_p, c_void_p, c_size_t, c_void_p]

@@ -18,7 +18,8 @@ __all__ = ["SIGNIFICAND_BITS", "ExactValues", "exact_scalars", "exact_values", "
 
 # Bits of the significand, the implicit one included: every whole number up to 2**bits is held exactly.
 SIGNIFICAND_BITS = {
-    "fp64": 53, "fp32": 24, "tf32": 11, "fp16": 11, "bf16": 8, "fp8_e4m3": 4, "fp8_e5m2": 3, "int8": 7, "int32": 31,
+    "fp64": 53, "fp32": 24, "fp32_fast": 24, "tf32": 11, "fp16": 11, "bf16": 8, "fp8_e4m3": 4, "fp8_e5m2": 3,
+    "int8": 7, "int32": 31,
 }  # fmt: skip
 # Bits of a sum that the adders of Ada's and Hopper's tensor cores keep of 8-bit floats, the leading one included.
 _SUM_BITS = {"fp8_e4m3": 14, "fp8_e5m2": 14}

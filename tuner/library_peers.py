@@ -21,7 +21,7 @@ from kt.tuner.sampling import Run, Stopwatch, TimerStuck
 __all__ = ["LibraryPeers", "load_libraries"]
 
 _WORKSPACE = 32 << 20  # what cuBLAS recommends for Hopper; older GPUs need less
-_SCALAR_TYPES = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64, "int32": np.int32}
+_SCALAR_TYPES = {"fp16": np.float16, "fp32": np.float32, "fp32_fast": np.float32, "fp64": np.float64, "int32": np.int32}
 
 
 def load_libraries(names: Sequence[str], device_index: int) -> None:

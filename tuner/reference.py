@@ -27,6 +27,7 @@ _FORMATS = {
 _SUMS = {
     "fp16": ("float", "double", "Fp32"),
     "fp32": ("float", "double", "Fp32"),
+    "fp32_fast": ("float", "double", "Fp32"),
     "fp64": ("double", "double", "Fp64"),
     "int32": ("int", "int", "Int32"),
 }

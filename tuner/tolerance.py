@@ -24,8 +24,9 @@ from:
   number that they add (Blackwell's keep 25): each product is cut to t = 2**-13 of the sum so far, towards zero. The
   signs of products are random, and so are those of these errors: their sum has a standard deviation of 0.2 t |a| |b|,
   which hardly grows with k, and large elements, in which one sign prevails, end up to 0.11 x**2 t |a| |b| too small.
-  Both together exceed 8 t |a| |b| once in 1e10 elements. A kernel that adds partial sums in fp32 now and then errs
-  less.
+  Both together exceed 8 t |a| |b| once in 1e10 elements (`fp32_fast`). Where sums of `PROMOTED_EVERY` = p products are
+  added up in fp32 (`fp32`), each p products err so by themselves: k / p independent errors of p t, which add up to
+  sqrt(p / k) of the above.
 - Final. alpha * S, beta * C0 and their sum are rounded once each.
 
 The formula depends on k and on what the data is, not on an element's own size: near-zero results of long sums are not
@@ -40,6 +41,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kt.problems import Problem
+from kt.problems.dtypes import PROMOTED_EVERY
 from kt.tuner.exact_values import SIGNIFICAND_BITS
 
 __all__ = ["Tolerance", "tolerance"]
@@ -83,7 +85,8 @@ def tolerance(problem: Problem, scalars: tuple[float, float]) -> Tolerance:
 def _cut(problem: Problem) -> float:
     """What tensor cores may cut off, as a part of |a| |b|."""
     if problem.dtype in EIGHT_BIT_FLOATS:
-        return 8 * 2.0**-13
+        lengths = PROMOTED_EVERY / problem.k if problem.accumulator == "fp32" and problem.k else 1.0
+        return 8 * 2.0**-13 * math.sqrt(min(1.0, lengths))
     if problem.dtype in AT_ONCE:
         return max(1.0, math.sqrt(problem.k) / AT_ONCE[problem.dtype]) * 2.0**-23
     return 0.0

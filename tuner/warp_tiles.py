@@ -125,7 +125,10 @@ class WarpTiles(Tiles):
         """Instructions for each register of a fragment before it is multiplied."""
         if self.problem.dtype == "tf32":
             return 1.0 if device.compute_capability >= (9, 0) else 2.0  # rounded
-        if self.problem.dtype.startswith("fp8") and (9, 0) <= device.compute_capability < (12, 0):
+        native = device.compute_capability >= (12, 0) or (
+            device.compute_capability < (9, 0) and self.problem.accumulator == "fp32_fast"
+        )
+        if self.problem.dtype.startswith("fp8") and not native:
             return 4.0  # widened to fp16
         across = (self.problem.layout[0] == "t") + (self.problem.layout[1] == "n")  # operands not contiguous along k
         return 0.5 * across if self.element_bytes == 1 else 0.0

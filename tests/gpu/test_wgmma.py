@@ -193,6 +193,49 @@ def test_very_long_sums(formats: Formats, checks: FamilyChecks) -> None:
     checks.check(cases(checks, very_long_sums(formats), each=1))
 
 
+@pytest.mark.parametrize("choice", [{"tile_k_bytes": 128}, {"tile_k_bytes": 256}, {"split_k": 2}], ids=str)
+def test_promoted_sums_are_more_exact_than_fast_ones(choice: dict[str, Value], checks: FamilyChecks) -> None:
+    """Positive numbers: a sum of 14 bits no longer grows once what is added is smaller than its last bit."""
+    import numpy as np
+
+    m, n, k = 128, 128, 65536
+    random = np.random.default_rng(7)
+    a, b = (random.integers(0x30, 0x40, (rows, k), np.uint8) for rows in (m, n))  # e4m3: 0.5 to 1.875
+    left, right = (np.ldexp(1 + values % 8 / 8, values.astype(int) // 8 - 7) for values in (a, b))
+    true = left @ right.T
+    errors = {}
+    for accumulator in ("fp32", "fp32_fast"):
+        problem = Problem(m, n, k, "fp8_e4m3", "nt", accumulator=accumulator, out_dtype="fp32")
+        (config,) = Covering(SPACE, checks.device).choose(problem, 1, choice)
+        errors[accumulator] = float(np.abs(product(checks, problem, config, a, b) / true - 1).max())
+    assert errors["fp32"] < 0.01
+    assert errors["fp32_fast"] > 4 * errors["fp32"]
+
+
+def product(checks: FamilyChecks, problem: Problem, config: Any, a: Any, b: Any) -> Any:
+    """C as `config` computes it of these operands, given as bytes."""
+    import numpy as np
+
+    from kt.tuner.cuda import Gpu, runtime
+    from kt.tuner.loaded_candidate import LoadedCandidate
+
+    gpu = Gpu(0)
+    (job,) = jobs_of(SPACE, (problem, [config]), checks.device)
+    candidate = candidate_of(SPACE, config, problem, checks.device, compiled(checks.pool, [job])[job.digest])
+    memory = {name: gpu.allocate(max(256, problem.footprint(name))) for name in "abc"}
+    memory["workspace"] = gpu.allocate(max(256, candidate.workspace_bytes))
+    for name, values in (("a", a), ("b", b)):
+        runtime.memcpy(memory[name].address, values.ctypes.data, values.nbytes, 1)  # to the device
+    runtime.deviceSynchronize()
+    pointers = {name: block.address for name, block in memory.items()}
+    with LoadedCandidate(candidate) as loaded:
+        loaded.enqueue(loaded.bind(problem, gemm_arguments(problem, pointers, loaded.runtime)))
+        gpu.synchronize()
+    result = np.empty((problem.m, problem.n), np.float32)
+    runtime.memcpy(result.ctypes.data, memory["c"].address, result.nbytes, 2)  # to the host
+    return result
+
+
 @pytest.mark.parametrize(("m", "n", "k"), [(1_048_577, 16, 16), (16, 1_000_003, 16)])
 def test_very_many_tiles(m: int, n: int, k: int, checks: FamilyChecks) -> None:
     """More than 65,535 tiles along either dimension."""

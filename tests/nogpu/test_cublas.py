@@ -170,14 +170,16 @@ def test_sums_are_as_precise_as_the_problem_says(problem: Problem, compute: int)
     assert formats_of(problem).compute == compute
 
 
-@pytest.mark.parametrize(("dtype", "fast"), [("fp8_e4m3", 1), ("bf16", None)])
+@pytest.mark.parametrize(
+    ("dtype", "accumulator", "fast"), [("fp8_e4m3", "fp32", 0), ("fp8_e4m3", "fp32_fast", 1), ("bf16", "", None)]
+)
 def test_eight_bit_floats_are_summed_as_our_own_kernels_sum_them(
-    dtype: str, fast: int | None, monkeypatch: pytest.MonkeyPatch
+    dtype: str, accumulator: str, fast: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the tensor cores alone; the attribute is CUBLASLT_MATMUL_DESC_FAST_ACCUM."""
+    """In the tensor cores alone where the problem says so; the attribute is CUBLASLT_MATMUL_DESC_FAST_ACCUM."""
     described = Descriptions()
     monkeypatch.setattr(cublas, "_library", lambda _: described.library)
-    CublasLt(Problem(64, 64, 64, dtype=dtype, layout="nt"))
+    CublasLt(Problem(64, 64, 64, dtype=dtype, layout="nt", accumulator=accumulator))
     assert {value for (_, attribute), value in described.attributes.items() if attribute == 25} == {fast} - {None}
 
 

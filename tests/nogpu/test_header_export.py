@@ -76,7 +76,7 @@ int main() {
   std::printf("%llu misses\\n", kt::misses());
 }
 """
-FORMATS = ["standard", "fp32", "tf32", "fp64", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int32"]
+FORMATS = ["standard", "fp32", "tf32", "fp64", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int32", "fp32_fast"]
 LAYOUTS = ["nn", "nt", "tn", "tt"]
 USES = {0.0: 0, 1.0: 1}
 

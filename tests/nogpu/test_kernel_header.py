@@ -29,7 +29,7 @@ NVCC = shutil.which("nvcc")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 STRICT = ["-std=c++17", "-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings"]
 SPACES = {space.family: space for space in builtin_spaces()}
-FORMATS = ["standard", "fp32", "tf32", "fp64", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int32"]
+FORMATS = ["standard", "fp32", "tf32", "fp64", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int32", "fp32_fast"]
 LARGEST = 2**31 - 1
 
 # Plans problems, one a line, for a GPU that is only described; prints where each configuration is from, the numbers

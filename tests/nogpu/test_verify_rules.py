@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from kt.problems import Problem
-from kt.problems.dtypes import DTYPES
+from kt.problems.dtypes import DTYPES, PROMOTED_EVERY
 from kt.tuner.exact_values import (
     SIGNIFICAND_BITS,
     exact_scalars,
@@ -21,7 +21,7 @@ Array = npt.NDArray[np.float64]
 
 FORMATS = [(dtype.name, accumulator) for dtype in DTYPES.values() for accumulator in dtype.accumulators]
 EVERY_FORMAT = [(*names, out) for names in FORMATS for out in DTYPES[names[0]].outputs]
-SUM_BITS = {"fp16": 11, "fp32": 24, "fp64": 53, "int32": 31}
+SUM_BITS = {"fp16": 11, "fp32": 24, "fp32_fast": 24, "fp64": 53, "int32": 31}
 EIGHT_BIT_FLOATS = ("fp8_e4m3", "fp8_e5m2")
 LENGTHS = [0, 1, 2, 3, 7, 16, 511, 4096, 8192, 32768, 524288]
 SCALARS = [(1.0, 0.0), (2.0, -1.0), (0.5, 1.0), (8.0, 0.25)]
@@ -153,6 +153,15 @@ def fp8_tensor_core(a: Array, b: Array, at_once: int) -> Array:
     return total
 
 
+def promoted_tensor_core(a: Array, b: Array, at_once: int) -> Array:
+    """The same for as many products as may be summed so, and the sum of those in fp32."""
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for start in range(0, a.shape[1], PROMOTED_EVERY):
+        part = slice(start, start + PROMOTED_EVERY)
+        total += fp8_tensor_core(a[:, part], b[part], at_once).astype(np.float32)
+    return np.asarray(total, np.float64)
+
+
 def fp16_tensor_core(a: Array, b: Array, at_once: int) -> Array:
     """Sums some products at a time and rounds to fp16, which is what it accumulates in."""
     total = np.zeros((a.shape[0], b.shape[1]))
@@ -219,9 +228,24 @@ def test_right_results_pass_with_room_for_more_elements_than_a_test_can_try() ->
 def test_eight_bit_floats_summed_in_tensor_cores_pass(dtype: str, bits: int, at_once: int, k: int) -> None:
     """Over 70,000 sums the largest error is about a quarter of what is allowed, which hardly grows with k."""
     size = 60 if k > 100 else 160
-    problem = Problem(size, size, k, dtype=dtype, out_dtype="fp32")
+    fast, promoted = (
+        Problem(size, size, k, dtype=dtype, out_dtype="fp32", accumulator=name) for name in ("fp32_fast", "fp32")
+    )
     a, b = operands(k, bits, size, size)
-    assert worst(problem, a, b, fp8_tensor_core(a, b, at_once)) < 0.5
+    assert worst(fast, a, b, fp8_tensor_core(a, b, at_once)) < 0.5
+    assert worst(promoted, a, b, promoted_tensor_core(a, b, at_once)) < 0.5
+
+
+@pytest.mark.parametrize("dtype", EIGHT_BIT_FLOATS)
+def test_short_sums_of_eight_bit_floats_are_wrong_where_they_are_not_asked_for(dtype: str) -> None:
+    """Long sums in tensor cores alone are right as `fp32_fast`, and beyond what `fp32` allows."""
+    a, b = operands(16384, SIGNIFICAND_BITS[dtype], 12, 12)
+    result = fp8_tensor_core(a, b, 32)
+    fast, promoted = (
+        Problem(12, 12, 16384, dtype=dtype, out_dtype="fp32", accumulator=name) for name in ("fp32_fast", "fp32")
+    )
+    assert worst(fast, a, b, result) < 0.5
+    assert worst(promoted, a, b, result) > 1
 
 
 @pytest.mark.parametrize("k", [32, 1024])

@@ -11,7 +11,7 @@ from kt.problems import LAYOUTS, Problem
 
 __all__ = ["FORMATS", "FOUND", "ExportedLibrary", "query_numbers"]
 
-FORMATS = ("standard", "fp32", "tf32", "fp64", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int32")
+FORMATS = ("standard", "fp32", "tf32", "fp64", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int32", "fp32_fast")
 FOUND = ("exact", "neighbour", "standard", "generic", "nothing")
 STATUS = ("ok", "bad_argument", "not_supported", "workspace_too_small", "cuda_error")
 

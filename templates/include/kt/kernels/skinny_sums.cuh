@@ -13,8 +13,9 @@ struct TensorSums {
   using Held = Held_;
   static constexpr bool kTurned = false;
   static constexpr int kPairs = LANE_ROWS / 2, kOctets = Held::kOctets, kOwned = 2 * kOctets;
-  // From Hopper on, data-centre GPUs have no mma.sync of 8-bit floats: they are widened to fp16.
-#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+  // From Hopper on, data-centre GPUs have no mma.sync of 8-bit floats: they are widened to fp16. So are
+  // they on Ada, whose sums of them are short, for KT_LONG_SUMS.
+#if (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200) || (defined(KT_LONG_SUMS) && __CUDA_ARCH__ < 900)
   static constexpr bool kWidened = FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
 #else
   static constexpr bool kWidened = false;

@@ -27,7 +27,7 @@ __host__ __device__ constexpr int wgmma_store_slots(int panels, int slot_bytes, 
 
 template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
           int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_, bool A_K_MAJOR_,
-          bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_>
+          bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_, bool PROMOTED_ = false>
 struct WgmmaTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -70,6 +70,9 @@ struct WgmmaTraits {
   // Registers of a thread at launch; if consumers need more, the producer gives up what it can do without.
   static constexpr int kSums = kTilesM * kColumns / 2;
   using Sums = TAcc[kTilesM][kColumns / 2];
+  // Of 8-bit floats, the tensor cores keep 14 bits of a sum: those of kPromotedEvery elements of k are added up in fp32.
+  static constexpr bool PROMOTED = PROMOTED_;
+  static constexpr int kPromotedEvery = 128, kStepsOfSum = kPromotedEvery * int(sizeof(TIn)) / 32;
   static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
   static constexpr bool kMoveRegisters = kRegistersAtLaunch < 224;
   static constexpr int kProducerRegisters = kFed ? 64 : CONSUMERS >= 3 ? 32 : kSums > 128 || STORE < 16 ? 24 : 40;
@@ -102,7 +105,8 @@ struct WgmmaTraits {
   static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
   static_assert(A_K_MAJOR || B_K_MAJOR || !kFromRegisters, "one operand comes from registers");
   static_assert(!kFromRegisters || kStoreRowBytes == 128, "two warps write panels of 32 x 32");
-  static_assert(kSums <= (kFed ? 128 : 192), "accumulators must fit the registers");
+  static_assert(kSums * (PROMOTED ? 2 : 1) <= (kFed ? 128 : 192), "accumulators must fit the registers");
+  static_assert(!PROMOTED || (sizeof(TIn) == 1 && !PING_PONG && BLOCK_K % kPromotedEvery == 0), "whole stages are added up");
   static_assert(!kFed || CLUSTER_M * CLUSTER_N == 1, "each block feeds itself");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
   static_assert(kPeers <= 4, "one warp of a consumer for each block that it signals");
@@ -315,7 +319,11 @@ class WgmmaConsumer {
       }
       typename Traits::Sums sum;
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
-      multiply(sum, ring, steps);
+      if constexpr (Traits::PROMOTED) {
+        multiply_promoted(sum, ring, steps);
+      } else {
+        multiply(sum, ring, steps);
+      }
       if (tile.ends) {
         collect(args, sum, tile.first_block);
         write(args, map_c, sum, tile);
@@ -348,7 +356,7 @@ class WgmmaConsumer {
         multiply_from_registers(sum, ring.stage, lane_place, step, before);
       } else {
         ptx::wgmma_fence();
-        multiply_stage(sum, ring.stage, step > 0);
+        multiply_stage<0, Traits::A::kSteps>(sum, ring.stage, step > 0);
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();
         if (step > 0) give_back(before);
@@ -364,6 +372,38 @@ class WgmmaConsumer {
     if (steps == 0) clear(sum);
   }
 
+  // The same where wgmma's own sums are short: each is added to `sum` when it is done, while another consumer, or another
+  // block of the multiprocessor, multiplies.
+  __device__ __forceinline__ void multiply_promoted(typename Traits::Sums& sum, WgmmaRing<Traits::STAGES>& ring, int steps) {
+    constexpr int kSteps = Traits::kStepsOfSum, kParts = Traits::A::kSteps / kSteps;
+    clear(sum);
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      ptx::mbarrier_wait(shared_.full(ring.stage), ring.phase);
+      if constexpr (Traits::kFed) ptx::fence_async_proxy();
+      add_part<0, kSteps>(sum, ring.stage);
+      if constexpr (kParts == 2) add_part<kSteps, kSteps>(sum, ring.stage);
+      ring.advance();
+    }
+  }
+
+  // Steps of a stage, which is given back with the last one.
+  template <int FIRST, int COUNT>
+  __device__ __forceinline__ void add_part(typename Traits::Sums& sum, int stage) {
+    typename Traits::Sums part;
+    ptx::wgmma_fence();
+    multiply_stage<FIRST, COUNT>(part, stage, 0);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    if constexpr (FIRST + COUNT == Traits::A::kSteps) give_back(stage);
+#pragma unroll
+    for (int i = 0; i < Traits::kTilesM; ++i)
+#pragma unroll
+      for (int j = 0; j < Traits::kColumns / 2; ++j) sum[i][j] += part[i][j];
+  }
+
+  // Some steps of k, from FIRST on, of a stage; `add`: to what is in `sum`.
+  template <int FIRST, int COUNT>
   __device__ __forceinline__ void multiply_stage(typename Traits::Sums& sum, int stage, int add) {
     using A = typename Traits::A;
     using B = typename Traits::B;
@@ -371,11 +411,11 @@ class WgmmaConsumer {
     const unsigned rows = Traits::PING_PONG ? 0 : consumer_ * kRowsBytes;
     const unsigned long long a = A::descriptor(shared_.a(stage) + rows), b = B::descriptor(shared_.b(stage));
 #pragma unroll
-    for (int step = 0; step < A::kSteps; ++step) {
+    for (int step = FIRST; step < FIRST + COUNT; ++step) {
 #pragma unroll
       for (int i = 0; i < Traits::kTilesM; ++i) {
         Traits::Multiply::template add<B>(sum[i], a + (A::after_steps(step) + A::after_elements(64 * i)),
-                                          b + B::after_steps(step), step > 0 ? 1 : add);
+                                          b + B::after_steps(step), step > FIRST ? 1 : add);
       }
     }
   }
