@@ -32,7 +32,6 @@ struct WgmmaTmaStore {
   static constexpr int kPanels = BLOCK_N / kColumns;
   static constexpr int kSlotBytes = kStripRows * ROW_BYTES;
   static constexpr int kUnits = ROW_BYTES / 16;
-  static constexpr int kBurst = 1;  // panels that are sent together
 
   static_assert(BLOCK_N % kColumns == 0 && kPanels % SLOTS == 0, "whole panels, whole rounds of the ring");
   static_assert(sizeof(TOut) == 2 || sizeof(TOut) == 4, "16- and 32-bit outputs");
@@ -44,21 +43,16 @@ struct WgmmaTmaStore {
     const unsigned place = ring + place_of(lane);
     const unsigned long long policy = c_policy<TOut>(args.m, args.n, args.batch);
 #pragma unroll
-    for (int first = 0; first < kPanels; first += kBurst) {
-      if (lane == 0) ptx::tma_store_wait_read<SLOTS / kBurst - 1>();
+    for (int panel = 0; panel < kPanels; ++panel) {
+      constexpr int kSlot = kSlotBytes;
+      if (lane == 0) ptx::tma_store_wait_read<SLOTS - 1>();
       __syncwarp();
-#pragma unroll
-      for (int panel = first; panel < first + kBurst; ++panel) {
-        put(place, panel % SLOTS * kSlotBytes, sum + panel * (kColumns / 2), alpha);
-      }
+      put(place, panel % SLOTS * kSlot, sum + panel * (kColumns / 2), alpha);
       ptx::fence_async_proxy();
       __syncwarp();
       if (lane == 0) {
-#pragma unroll
-        for (int panel = first; panel < first + kBurst; ++panel) {
-          if (row < args.m && column + panel * kColumns < args.n) {
-            ptx::tma_store(map, ring + panel % SLOTS * kSlotBytes, column + panel * kColumns, row, batch, policy);
-          }
+        if (row < args.m && column + panel * kColumns < args.n) {
+          ptx::tma_store(map, ring + panel % SLOTS * kSlot, column + panel * kColumns, row, batch, policy);
         }
         ptx::tma_store_commit();
       }
