@@ -3,9 +3,10 @@
 
     python3 benchmarks/exported_header.py benchmarks/results/h200/fp32-d92cad2-table.json --unseen 40 -o header.json
 
-Every shape of the table is computed through `kt::gemm` of the header, verified in full, and timed interleaved with the
-winner as kt launches it. Then shapes that the table does not have, drawn at random: what the header picks is verified
-and timed beside every winner's kernel of the header that can compute the shape, and beside cuBLAS.
+With `--cache`, what a cache has measured of the winners' kernels on each other's shapes counts, as in an export. Every
+shape of the table is computed through `kt::gemm` of the header, verified in full, and timed interleaved with the winner
+as kt launches it. Then shapes that the table does not have, drawn at random: what the header picks is verified and
+timed beside every winner's kernel of the header that can compute the shape, and beside cuBLAS.
 """
 
 # ruff: noqa: E402
@@ -17,20 +18,25 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
+from kt.cache.records import BestConfig
+from kt.cache.store import Store
+from kt.cli.measurements import winners_elsewhere
 from kt.devices.local import local_device
 from kt.export.collect import collect
+from kt.export.contents import Search
 from kt.export.json_table import read_table
 from kt.export.kernel_header import kernel_header
 from kt.export.runnable import launches_of
 from kt.problems import Problem
 from kt.search_spaces.loader import builtin_spaces
+from kt.search_spaces.space import SearchSpace
 from kt.templates.render import render
 from kt.tuner.arguments import gemm_arguments
 from kt.tuner.compile_pool import CompilePool
@@ -55,12 +61,12 @@ HEADER = "header"
 class Bench:
     """The header of a table, built, and its kernels as kt compiles them."""
 
-    def __init__(self, tables: Sequence[Path], dtype: str | None, seconds: float) -> None:
+    def __init__(self, tables: Sequence[Path], dtype: str | None, seconds: float, cache: Path | None = None) -> None:
         winners = [best for path in tables for best in read_table(path) if dtype in (None, best.key.problem.dtype)]
         spaces = {space.family: space for space in builtin_spaces()}
         self.device = local_device()
         self.seconds = seconds
-        self.contents = collect(winners, spaces)
+        self.contents = collect(winners, spaces, measured(cache, winners, spaces) if cache else ())
         pool = CompilePool(0, CubinCache(Path(tempfile.mkdtemp())), 120.0)
         jobs = []
         for kernel in self.contents.kernels.kernels:
@@ -151,6 +157,12 @@ class _Calls:
         self._next = (self._next + 1) % len(self._pointers)
 
 
+def measured(cache: Path, winners: Sequence[BestConfig], spaces: Mapping[str, SearchSpace]) -> list[Search]:
+    """What a cache has of the winners' kernels."""
+    with Store.open(cache, read_only=True) as store:
+        return winners_elsewhere(store, winners, spaces, ())
+
+
 def unseen(listed: Sequence[Problem], count: int) -> Iterator[Problem]:
     """Shapes in the formats and layouts of the listed ones, and as large; seven of ten are multiples of 8."""
     chooser = random.Random(7)
@@ -169,6 +181,7 @@ def unseen(listed: Sequence[Problem], count: int) -> Iterator[Problem]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build the header of a table, verify it and time it.")
     parser.add_argument("tables", type=Path, nargs="+", help="JSON tables of this GPU")
+    parser.add_argument("--cache", type=Path, help="folder of a cache with measurements of these winners")
     parser.add_argument("--dtype", help="only winners of this format")
     parser.add_argument("--unseen", type=int, default=0, help="random shapes besides")
     parser.add_argument("--seconds", type=float, default=0.25, help="of timing for each shape")
@@ -176,7 +189,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
     started = time.monotonic()
-    bench = Bench(options.tables, options.dtype, options.seconds)
+    bench = Bench(options.tables, options.dtype, options.seconds, options.cache)
     print(f"header of {bench.characters} characters built in {bench.build_s:.1f} s", flush=True)
     listed = [best.key.problem for best in bench.contents.winners]
     rows: list[dict[str, Any]] = []

@@ -95,9 +95,11 @@ def _choices(fields: Fields, name: str) -> tuple[tuple[str, Value], ...]:
 
 
 def encode_launch(launch: Launch) -> dict[str, Any]:
-    fields = {"kernel": launch.kernel, "grid": launch.grid, "block": launch.block, "smem_bytes": launch.smem_bytes}
+    fields: dict[str, Any] = {name: getattr(launch, name) for name in ("kernel", "grid", "block", "smem_bytes")}
     if launch.tensor_maps:
-        return {**fields, "tensor_maps": [_encode_tensor_map(one) for one in launch.tensor_maps]}
+        fields["tensor_maps"] = [_encode_tensor_map(one) for one in launch.tensor_maps]
+    if launch.programmatic:
+        fields["programmatic"] = True
     return fields
 
 
@@ -119,6 +121,7 @@ def decode_launch(fields: Fields) -> Launch:
         fields.integer("block", 1),
         fields.integer("smem_bytes", 0),
         tuple(_decode_tensor_map(one) for one in maps),
+        "programmatic" in fields.names() and fields.flag("programmatic"),
     )
 
 

@@ -150,7 +150,8 @@ def _prune_by(rule: PruneRule, folder: Path, tell: Tell, *, dry_run: bool) -> di
         warnings = [str(warning) for warning in store.warnings]
     for warning in warnings:
         tell(f"warning: {warning}")
-    what = f"{report.winners} winners and {report.measurements} measurements"
+    of_what = "predictions" if rule.predicted else "measurements"
+    what = f"{report.winners} winners and {report.measurements} {of_what}"
     text = f"{what} would be removed" if dry_run else f"{what} removed, {report.freed_bytes} bytes freed"
     return {"text": text, "dry_run": dry_run, **vars(report), "warnings": warnings}
 

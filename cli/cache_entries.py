@@ -148,8 +148,17 @@ def entry_filter(
     return keep
 
 
-def selected_shapes(paths: Sequence[Path], *, dtype: str | None = None, layout: str | None = None) -> list[Problem]:
+def selected_shapes(
+    paths: Sequence[Path],
+    *,
+    dtype: str | None = None,
+    layout: str | None = None,
+    ranges: Sequence[str] | None = None,
+) -> list[Problem]:
     """The shapes of the files as these state them, of which the filters keep some.
+
+    Args:
+        ranges: of `--range`.
 
     Raises:
         InputError: a file or a filter cannot be used, or no shape is left.
@@ -157,7 +166,7 @@ def selected_shapes(paths: Sequence[Path], *, dtype: str | None = None, layout: 
     from kt.cli.inputs import read_shapes
 
     keep = _problem_filter(dtype, layout)
-    problems = read_shapes(paths, None)
+    problems = read_shapes(paths, None, ranges)
     kept = [problem for problem in problems if keep(problem)]
     if not kept:
         asked = " and ".join(f"{name} {value}" for name, value in (("dtype", dtype), ("layout", layout)) if value)

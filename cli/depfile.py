@@ -27,7 +27,7 @@ class DepfilePlan:
         """Writes it, unless it is there already with these contents."""
         from kt.export.write_file import write_if_changed
 
-        write_if_changed(self.path, self.text)
+        write_if_changed(self.path, self.text, option="--depfile")
 
 
 def plan_depfile(

@@ -43,6 +43,7 @@ def export(
         typer.Option(metavar="PERCENT", help="With --header: as few kernels as lose no more on any shape, e.g. 3%."),
     ] = None,
     shapes: options.OptionalShapes = None,
+    ranges: options.Ranges = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
     device_filter: options.DeviceFilter = None,
     check: Annotated[
@@ -94,14 +95,17 @@ def export(
     few = few_kernels(max_kernels, within)
     for option, given in (("--namespace", namespace), ("--table-only", table_only), ("--max-kernels or --within", few)):
         if given and not header:
-            raise InputError(f"{option} is for --header", hint="leave it out, or export a header")
+            raise InputError(f"{option} goes with --header", hint=f"give --header too, or leave {option} out")
     if few and table_only:
         raise InputError("--table-only has no kernels to choose from", hint="leave out --max-kernels and --within")
     if namespace is not None:
         from kt.export.header import check_namespace
 
         check_namespace(namespace)
-    problems = selected_shapes(shapes, dtype=dtype) if shapes else None
+    if ranges and not shapes:
+        raise InputError("--range is for the shapes of a file", hint="give --shapes, as to kt tune")
+    problems = selected_shapes(shapes, dtype=dtype, ranges=ranges) if shapes else None
+    ranged = inputs.read_ranged(shapes, None, ranges)[1] if shapes and header else []
     spaces = current_spaces(space)
     folders = inputs.check_folders(templates)
     sources = digests(spaces, folders)
@@ -131,7 +135,7 @@ def export(
     if header:
         name = "kt" if namespace is None else namespace
         made = Making(spaces, folders, folder, quiet=quiet)
-        text = _table_header(bests, name) if table_only else kernels_header(bests, name, made, elsewhere, few)
+        text = _table_header(bests, name) if table_only else kernels_header(bests, name, made, elsewhere, few, ranged)
     else:
         text = _t4(tried, quiet=quiet) if as_t4 else _table(bests, formats[0])
     if check and output is not None:
@@ -146,7 +150,10 @@ def _check_formats(
     formats: Sequence[str], output: str | None, depfile: str | None, *, check: bool, with_shapes: bool
 ) -> None:
     """One format, or none for a check of the cache alone."""
-    if len(formats) > 1 or not (formats or check):
+    if len(formats) > 1:
+        given = " and ".join(f"--{name}" for name in formats)
+        raise InputError(f"kt export writes one format, not {given}", hint="run it once for each of them")
+    if not (formats or check):
         raise InputError("kt export needs one format", hint="give one of --json, --csv, --t4 and --header")
     if check:
         from kt.cli.export_check import check_asked

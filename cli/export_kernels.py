@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kt.cache.records import BestConfig
-    from kt.export.contents import Search
+    from kt.export.contents import Contents, Search
     from kt.export.kernels import Kernel
     from kt.export.portfolio import Portfolio
+    from kt.problems.ranges import RangedShape
     from kt.search_spaces.space import SearchSpace
 
 __all__ = ["Few", "Making", "few_kernels", "kernels_header"]
@@ -67,19 +68,39 @@ def few_kernels(most: int | None, within: str | None) -> Few | None:
 
 
 def kernels_header(
-    bests: Sequence[BestConfig], namespace: str, made: Making, searches: Sequence[Search], few: Few | None
+    bests: Sequence[BestConfig],
+    namespace: str,
+    made: Making,
+    searches: Sequence[Search],
+    few: Few | None,
+    ranged: Sequence[RangedShape] = (),
 ) -> str:
-    """The header's text; if it has few kernels, what they lose is told."""
+    """The header's text; what few kernels lose is told, and what a range loses between the shapes that were tuned."""
     from kt.export.collect import collect, collect_few
     from kt.export.kernel_header import kernel_header
 
     if few is None:
-        known = collect(bests, made.spaces, searches)
+        known = collect(bests, made.spaces, searches, ranged)
     else:
-        known, found = collect_few(bests, made.spaces, searches, most=few.most, within=few.within)
+        known, found = collect_few(bests, made.spaces, searches, ranged, most=few.most, within=few.within)
         if not made.quiet:
             _tell(found, made)
+    if not made.quiet:
+        _tell_buckets(known)
     return kernel_header(known, template_dirs=made.template_dirs, namespace=namespace)
+
+
+def _tell_buckets(known: Contents) -> None:
+    """Each bucket of a range with the shape whose winner serves it, and what that loses on the other tuned one."""
+    for served in known.buckets:
+        name, bucket = served.shape.name, served.bucket
+        size = getattr(known.winners[served.entry].key.problem, name)
+        other = bucket.middle if size == bucket.last else bucket.last
+        sizes = f"{bucket.first}" if bucket.first == bucket.last else f"{bucket.first} to {bucket.last}"
+        text = f"{served.shape.at(bucket.last).label}, {name} {sizes}: as for {name} {size}"
+        if other != size:
+            text += f", {served.loss:.1%} slower at {other}, {'measured' if served.is_measured else 'expected'}"
+        note(text)
 
 
 def _tell(found: Portfolio, made: Making) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kt.problems import Problem
+    from kt.problems.ranges import Range, RangedShape
     from kt.search_spaces.space import SearchSpace
     from kt.tuner.request import Budget
 
@@ -26,6 +27,7 @@ __all__ = [
     "read_age",
     "read_budget",
     "read_peers",
+    "read_ranged",
     "read_shapes",
     "read_spaces",
 ]
@@ -43,11 +45,43 @@ def check_streams(output: str | None, *, as_json: bool) -> None:
         raise InputError("--json and --output - both write to standard output", hint="leave out one of them")
 
 
-def read_shapes(paths: Sequence[Path], dtype: str | None) -> list[Problem]:
+def read_shapes(paths: Sequence[Path], dtype: str | None, ranges: Sequence[str] | None = None) -> list[Problem]:
     """The shapes of all files in the order of the files; one that stands in several is the same shape, once."""
-    from kt.problems.shapes_file import load_shapes
+    return read_ranged(paths, dtype, ranges)[0]
 
-    return list(dict.fromkeys(problem for path in dict.fromkeys(paths) for problem in load_shapes(path, dtype=dtype)))
+
+def read_ranged(
+    paths: Sequence[Path], dtype: str | None, ranges: Sequence[str] | None = None
+) -> tuple[list[Problem], list[RangedShape]]:
+    """The shapes of all files, and which of them stand for a range of sizes.
+
+    Args:
+        ranges: of `--range`; they replace what the files say of these sizes.
+
+    Raises:
+        OptionError: one is no range, or two are of one size.
+    """
+    from kt.problems.shapes_file import load_ranged
+
+    given = _read_ranges(ranges or ())
+    files = [load_ranged(path, dtype=dtype, ranges=given) for path in dict.fromkeys(paths)]
+    problems = dict.fromkeys(problem for found, _ in files for problem in found)
+    return list(problems), [one for _, ranged in files for one in ranged]
+
+
+def _read_ranges(texts: Sequence[str]) -> dict[str, Range]:
+    from kt.problems.ranges import read_range
+
+    found: dict[str, Range] = {}
+    for text in texts:
+        try:
+            name, one = read_range(text)
+        except InputError as error:
+            raise OptionError("range", error.message, hint=error.hint) from error
+        if name in found:
+            raise OptionError("range", f"{name} has two", hint="one range for a size")
+        found[name] = one
+    return found
 
 
 def read_spaces(path: Path | None, problems: Sequence[Problem]) -> list[SearchSpace]:

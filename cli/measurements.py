@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from kt.errors import NoUsableGpu
@@ -52,30 +51,17 @@ def winners_elsewhere(
     store: Store, bests: Sequence[BestConfig], spaces: Mapping[str, SearchSpace], folders: tuple[Path, ...]
 ) -> list[Search]:
     """For each winner what was measured on its shape of the winners' kernels, whatever the run-time choices."""
-    from kt.search_spaces.space import Config
-    from kt.tuner.current_measurements import CurrentMeasurements
+    from kt.tuner.current_measurements import CurrentMeasurements, kernel_of, of_kernels
 
     current = CurrentMeasurements(spaces, folders)
-    wanted = {Config(best.config.family, best.config.parameters).identity for best in bests}
+    wanted = {kernel_of(best.config) for best in bests}
     found: list[Search] = []
     for best in bests:
         device = device_of(best.key.device)
         if device is not None:
-            stored = store.measurements(best.key)
-            of_winners = {name: one for name, one in stored.items() if _kernel(name[0]) in wanted}
-            found.append((best.key, current.of(best.key, device, of_winners)))
+            stored = of_kernels(store.measurements(best.key), wanted)
+            found.append((best.key, current.of(best.key, device, stored)))
     return found
-
-
-def _kernel(identity: str) -> str:
-    """The identity of a configuration without its run-time choices; "" if it is none."""
-    from kt.search_spaces.space import Config
-
-    try:
-        family, parameters, _ = json.loads(identity)
-        return Config(family, tuple(parameters.items())).identity
-    except (ValueError, TypeError, AttributeError):
-        return ""
 
 
 def device_of(identity: DeviceIdentity) -> Device | None:

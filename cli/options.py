@@ -73,6 +73,14 @@ def _path(text: str) -> Path:
 _SHAPES_HELP = "Shapes file (YAML); - is standard input. May be repeated: the files count as one."
 Shapes = Annotated[list[Path], typer.Option("--shapes", metavar="FILE", parser=_path, help=_SHAPES_HELP)]
 OptionalShapes = Annotated[list[Path] | None, typer.Option("--shapes", metavar="FILE", parser=_path, help=_SHAPES_HELP)]
+Ranges = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--range",
+        metavar="RANGE",
+        help="A size that varies at run time, in place of the file's: m=1:4096, or m=1:4096:12 for 12 buckets.",
+    ),
+]
 DtypeOverride = Annotated[
     str | None, typer.Option("--dtype", metavar="NAME", help="Operand format, in place of the shapes file's default.")
 ]

@@ -36,11 +36,13 @@ def check_target(target: str | None, cache_dir: Path | None, read: Iterable[Path
     from kt.export.write_file import check_output
 
     another = f"name another file with {option}"
-    check_output(target)
+    check_output(target, option=option)
     if os.path.exists(target) and not os.access(target, os.W_OK):
         raise InputError(f"{target} cannot be written: no permission", hint=another)
     if any(_is_same(target, file) for file in _cache_files(cache_dir)):
         raise InputError(f"{target} is the cache, whose results would be lost", hint=another)
+    if _is_of_kt(target):
+        raise InputError(f"{target} is a file of kt itself", hint=another)
     for file in read:
         if _is_same(target, file):
             raise InputError(f"{target} is an input of this command: {file}", hint=another)
@@ -70,6 +72,15 @@ def _cache_files(cache_dir: Path | None) -> Iterator[Path]:
 
     database = database_path(cache_folder(cache_dir))
     yield from (Path(f"{database}{suffix}") for suffix in ("", *SIDECARS))
+
+
+def _is_of_kt(target: str) -> bool:
+    """Whether the file is one of an installed package of kt: templates, spaces, figures of GPUs, or code."""
+    import kt
+
+    where = Path(os.path.realpath(target))
+    folders = {Path(os.path.realpath(entry)) for folder in kt.__path__ for entry in (folder, *os.scandir(folder))}
+    return where.exists() and any(folder in where.parents for folder in folders)
 
 
 def _is_same(target: str, file: Path) -> bool:

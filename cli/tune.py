@@ -25,6 +25,7 @@ LISTED = 8  # shapes that a message names; the table and `--json` have all
 def gemm(
     shapes: options.Shapes,
     dtype: options.DtypeOverride = None,
+    ranges: options.Ranges = None,
     device: options.Device = "local",
     space: options.Space = None,
     templates: options.Templates = None,
@@ -59,7 +60,7 @@ def gemm(
     from kt.tuner.run import tune
 
     inputs.check_streams(output, as_json=as_json)
-    problems = inputs.read_shapes(shapes, dtype)
+    problems = inputs.read_shapes(shapes, dtype, ranges)
     spaces = inputs.read_spaces(space, problems)
     folders = inputs.check_templates(spaces, templates)
     limit, libraries = inputs.read_budget(budget), inputs.read_peers(peers)

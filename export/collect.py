@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kt.cache.records import BestConfig, Measurement
 from kt.errors import NoValidConfiguration
-from kt.export.contents import Candidate, Contents, Search, group_of, known_device
+from kt.export.buckets import add_buckets
+from kt.export.contents import Candidate, Contents, Search, formats_of, group_of, known_device
 from kt.export.expected_time import Point, cost_rules, traffic_rate
 from kt.export.header import distinct
 from kt.export.kernels import Kernel, Kernels, generic, layouts_of, of_winner, runtimes
 from kt.export.portfolio import Portfolio, portfolio
 from kt.export.standards import add_standards
+from kt.problems.ranges import RangedShape
 from kt.search_spaces.space import SearchSpace
 
 __all__ = ["collect", "collect_few"]
@@ -22,12 +24,16 @@ LONG_US = 1000.0
 
 
 def collect(
-    winners: Iterable[BestConfig], spaces: Mapping[str, SearchSpace], searches: Iterable[Search] = ()
+    winners: Iterable[BestConfig],
+    spaces: Mapping[str, SearchSpace],
+    searches: Iterable[Search] = (),
+    ranged: Sequence[RangedShape] = (),
 ) -> Contents:
     """What a header of the winners has.
 
     Args:
         searches: what was measured besides, of kernels as they are today.
+        ranged: shapes of which a size varies at run time.
 
     Raises:
         InputError: a winner's family is not among `spaces`.
@@ -38,6 +44,7 @@ def collect(
     _add_neighbours(result, times)
     add_standards(result, times)
     _add_generics(result)
+    add_buckets(result, ranged, times)
     return result
 
 
@@ -45,6 +52,7 @@ def collect_few(
     winners: Iterable[BestConfig],
     spaces: Mapping[str, SearchSpace],
     searches: Iterable[Search] = (),
+    ranged: Sequence[RangedShape] = (),
     *,
     most: int | None = None,
     within: float | None = None,
@@ -66,8 +74,10 @@ def collect_few(
         message = f"no {most} kernels serve every shape within {100 * within:.3g}% of its winner: {found.kernels} do"
         raise NoValidConfiguration(message, hint="allow more kernels, or a greater loss")
     result = _listed(found.winners(), [one.kernel for one in found.served], spaces)
-    _add_neighbours(result, _measured(result, searches))
+    times = _measured(result, searches)
+    _add_neighbours(result, times)
     _add_generics(result)
+    add_buckets(result, ranged, times)
     return result, found
 
 
@@ -83,7 +93,7 @@ def _listed(chosen: Sequence[BestConfig], of_winners: Sequence[Kernel], spaces: 
 
 
 def _add_neighbours(result: Contents, times: Sequence[Mapping[str, float]]) -> None:
-    """Each winner's kernel is a candidate of its group, with all measurements of that very kernel."""
+    """Each winner's kernel is a candidate of its group, with all measurements of its parameters."""
     for index, best in enumerate(result.winners):
         number = result.kernels.variants[result.entries[index]].kernel
         group = result.groups.setdefault(group_of(best), [])
@@ -96,21 +106,25 @@ def _add_neighbours(result: Contents, times: Sequence[Mapping[str, float]]) -> N
             point
             for entry, other in enumerate(result.winners)
             if other.key.device == best.key.device
-            for point in _points(result, number, entry, times[entry])
+            for point in _points(result, kernel, entry, times[entry])
         ]
         group.append(Candidate(tuple(dict.fromkeys([*own, *others])), tuple(points)))
 
 
-def _points(result: Contents, number: int, entry: int, times: Mapping[str, float]) -> Iterator[Point]:
-    """What was measured of a kernel on the shape of an entry, whatever the run-time choices."""
-    kernel, problem = result.kernels.kernels[number], result.winners[entry].key.problem
-    serves = result.kernels.variants[result.entries[entry]].kernel == number
-    if not serves and problem.signature != kernel.signature:
+def _points(result: Contents, kernel: Kernel, entry: int, times: Mapping[str, float]) -> Iterator[Point]:
+    """What was measured of a kernel's parameters on the shape of an entry: of equal work the quickest way."""
+    problem = result.winners[entry].key.problem
+    if formats_of(problem) != kernel.formats:
         return
+    found: dict[tuple[int, int], Point] = {}
     for identity, time_us in times.items():
         config = result.configs[identity]
         if config.family == kernel.config.family and config.parameters == kernel.config.parameters:
-            yield result.point(kernel, config, problem, time_us, entry)
+            point = result.point(kernel, config, problem, time_us, entry)
+            known = found.setdefault((point.units, point.depth), point)
+            if point.root < known.root:
+                found[point.units, point.depth] = point
+    yield from found.values()
 
 
 def _measured(result: Contents, searches: Iterable[Search]) -> list[dict[str, float]]:

@@ -8,14 +8,28 @@ from dataclasses import dataclass, field
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.catalog import find
 from kt.devices.device import Device, DeviceIdentity
-from kt.export.expected_time import Point, costs_of, point_at
+from kt.export.expected_time import OTHER_LAYOUT, Point, costs_of, point_at
 from kt.export.kernels import Kernel, Kernels
 from kt.export.runnable import names_of
 from kt.problems import Problem
+from kt.problems.ranges import Bucket, RangedShape
 from kt.search_spaces.expression import Expression
 from kt.search_spaces.space import Config, SearchSpace
 
-__all__ = ["Candidate", "Contents", "Formats", "GroupKey", "Search", "formats_of", "group_of", "known_device"]
+__all__ = [
+    "NARROW",
+    "BucketServed",
+    "Candidate",
+    "Contents",
+    "Formats",
+    "GroupKey",
+    "Search",
+    "formats_of",
+    "group_of",
+    "known_device",
+]
+
+NARROW = 1.5  # times as long, where a kernel that was measured with aligned rows is rendered for less aligned ones
 
 Search = tuple[CacheKey, Mapping[Config, Measurement]]
 Formats = tuple[str, str, str, str]  # dtype, accumulator, output, epilogue
@@ -37,6 +51,23 @@ class Candidate:
     standard: bool = False
 
 
+@dataclass(frozen=True)
+class BucketServed:
+    """A bucket of a range, and the tuned shape whose winner serves it.
+
+    Attributes:
+        entry: number of that shape.
+        loss: by which part it is slower, on the other tuned shape of the bucket, than that one's own winner.
+        is_measured: whether that was timed; else it is expected.
+    """
+
+    shape: RangedShape
+    bucket: Bucket
+    entry: int
+    loss: float
+    is_measured: bool
+
+
 @dataclass
 class Contents:
     """What a header has.
@@ -51,6 +82,7 @@ class Contents:
         cost_rules: by family, see `kt.export.expected_time`.
         traffic: by device, see `traffic_rate`.
         configs: those that were measured, by their identity.
+        buckets: of sizes that vary at run time.
     """
 
     winners: Sequence[BestConfig]
@@ -62,13 +94,20 @@ class Contents:
     cost_rules: dict[str, Mapping[str, Expression]] = field(default_factory=dict)
     traffic: dict[DeviceIdentity, int] = field(default_factory=dict)
     configs: dict[str, Config] = field(default_factory=dict)
+    buckets: list[BucketServed] = field(default_factory=list)
 
     def point(self, kernel: Kernel, config: Config, problem: Problem, time_us: float, entry: int) -> Point:
-        """The point of a measurement of `config` on `problem`, on the device of an entry."""
+        """The point of a measurement of `config` on `problem`, on the device of an entry, for a kernel with the same
+        parameters: in the problem's layout, or in another one, for rows as well aligned, or for less."""
         device = known_device(self.winners[entry].key.device)
         names = names_of(kernel, config.runtime, problem, device)
         costs = costs_of(self.cost_rules[config.family], names)
-        return point_at(costs, time_us, self.traffic[device.identity], entry)
+        needs = (kernel.signature.align_a, kernel.signature.align_b, kernel.signature.align_c)
+        has = (problem.signature.align_a, problem.signature.align_b, problem.signature.align_c)
+        narrower = any(need < given for need, given in zip(needs, has, strict=True))
+        weight = 1.0 if problem.layout == kernel.signature.layout else OTHER_LAYOUT
+        time_us = time_us * NARROW if narrower else time_us
+        return point_at(costs, time_us, self.traffic[device.identity], entry, weight)
 
 
 def formats_of(problem: Problem) -> Formats:

@@ -59,5 +59,7 @@ def _flat(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cell(value: object) -> object:
-    """JSON's words for the truth values, so that both tables say the same."""
-    return str(value).lower() if isinstance(value, bool) else value
+    """JSON's words for the truth values, so that both tables say the same; numbers with the digits that they have."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return float(f"{value:.6g}") if isinstance(value, float) else value

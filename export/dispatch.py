@@ -1,6 +1,7 @@
 """Which configuration a problem is computed with: the rule of the header with kernels, in Python.
 
-1. The winner of this very problem; else, as a neighbour, that of the same shape with another use of alpha and beta.
+1. The winner of this very problem; else, as a neighbour, that of the same shape with another use of alpha and beta;
+   else, where one of its sizes is of a range, that which serves the bucket.
 2. Else, of the winners' kernels for these formats and this layout, and the standard ones, that can compute the problem,
    the one that is expected to be fastest (`kt.export.expected_time`).
 3. Else the generic kernel, which can compute anything.
@@ -11,18 +12,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 from kt.cache.key import problem_fields
 from kt.devices.device import Device
 from kt.export.contents import Candidate, Contents, formats_of
-from kt.export.expected_time import costs_of_each, expected_ps, nearest
+from kt.export.expected_time import costs_of_each
+from kt.export.expected_time import expected as expected_time
 from kt.export.runnable import Launches, is_possible, launches_of, names_of
 from kt.problems import Problem
 
 __all__ = ["Found", "Pick", "expected", "pick"]
+
+_DENSE: dict[str, Any] = dict.fromkeys(("lda", "ldb", "ldc", "stride_a", "stride_b", "stride_c"), 0)
 
 Found = Literal["exact", "neighbour", "standard", "generic", "nothing"]
 
@@ -54,6 +58,7 @@ def pick(contents: Contents, problem: Problem, device: Device) -> Pick:
     choices = (
         _exact(contents, problem, device),
         _other_scalars(contents, problem, device),
+        _bucket(contents, problem, device),
         _expected(contents, problem, device),
         _generic(contents),
     )
@@ -78,6 +83,19 @@ def _other_scalars(contents: Contents, problem: Problem, device: Device) -> Iter
     """The same with other scalars."""
     uses = list(product(("one", "other"), ("zero", "one", "other")))
     return (("neighbour", contents.entries[index], index) for index in _of_shape(contents, problem, device, uses))
+
+
+def _bucket(contents: Contents, problem: Problem, device: Device) -> Iterator[Choice]:
+    """What serves the buckets that the problem is of; a bucket has dense operands."""
+    for served in contents.buckets:
+        name, bucket = served.shape.name, served.bucket
+        there = contents.winners[served.entry].key
+        if there.device != device.identity or not bucket.first <= getattr(problem, name) <= bucket.last:
+            continue
+        sizes: dict[str, Any] = {name: getattr(problem, name), **_DENSE}
+        alike = _shape(problem) == _shape(replace(there.problem, **sizes))
+        if alike and _shape(there.problem) == _shape(replace(there.problem, **_DENSE)):
+            yield "neighbour", contents.entries[served.entry], served.entry
 
 
 def _of_shape(contents: Contents, problem: Problem, device: Device, uses: Sequence[tuple[str, str]]) -> Iterator[int]:
@@ -114,8 +132,7 @@ def expected(contents: Contents, candidate: Candidate, problem: Problem, device:
     found: dict[int, tuple[int, int]] = {}
     every = costs_of_each(rules, names, [one.runtime for one in variants])
     for number, costs in zip(candidate.variants, every, strict=True):
-        point = nearest(candidate.points, costs)
-        found[number] = (expected_ps(point, costs, traffic), point.entry)
+        found[number] = expected_time(candidate.points, costs, traffic)
     return found
 
 

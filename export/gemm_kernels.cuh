@@ -48,6 +48,7 @@ struct Step {
   int number;  // of this launch among all of the header
   unsigned grid, block;
   int smem_bytes;
+  bool programmatic;  // may start while earlier grids still run: it waits for them itself
   int map_count;
   Map maps[kMostMaps];
 };
@@ -102,16 +103,17 @@ class Sequence {
     return bytes.valid && bytes.value >= 0;
   }
 
-  bool launch(const void* kernel, int number, Int grid, Int block, Int smem_bytes) noexcept {
+  bool launch(const void* kernel, int number, Int grid, Int block, Int smem_bytes, Truth programmatic) noexcept {
     const bool within = grid.value >= 1 && grid.value <= 2147483647 && block.value >= 1 && block.value <= 1024 &&
                         smem_bytes.value >= 0 && smem_bytes.value <= gpu_->smem_per_block_optin;
-    if (!within || !grid.valid || !block.valid || !smem_bytes.valid) return false;
+    if (!within || !grid.valid || !block.valid || !smem_bytes.valid || !programmatic.valid) return false;
     Step& step = steps[count++];
     step.kernel = kernel;
     step.number = number;
     step.grid = static_cast<unsigned>(grid.value);
     step.block = static_cast<unsigned>(block.value);
     step.smem_bytes = static_cast<int>(smem_bytes.value);
+    step.programmatic = holds(programmatic);
     step.map_count = 0;
     return true;
   }

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -74,7 +74,7 @@ def _rounded(value: float) -> float:
 
 
 def read_table(path: Path | str) -> list[BestConfig]:
-    """The winners of a table ("-": standard input); derived figures are not read but made again when needed.
+    """The winners of a table ("-": standard input); derived figures are checked, and made again when needed.
 
     Raises:
         InputError: it is not a `kt.table/1`; the message names the row and field.
@@ -123,6 +123,11 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+# What follows from other fields, and how much rounding may have changed it.
+_DERIVED = ("tflops", "gb_per_s", "floor_fraction", "ratio")
+_ROUNDING = 1e-4
+_OF_MODEL = "model/"  # how methods begin that measure nothing
+
 # Fields of a stored winner and of its measurement that a row has under the same names.
 _OF_WINNER = (
     "launches", "workspace_bytes", "ties", "default_us", "baseline", "floor_us", "tried", "total", "complete", "edge",
@@ -146,4 +151,29 @@ def _decode_row(fields: Fields) -> BestConfig:
     record["config"] = {name: choices.raw(name) for name in ("parameters", "runtime")}
     record["config"]["family"] = fields.text("family")
     record["provenance"] = {}
-    return decode_best(Fields(record, fields.where), key, strings(fields.object("sources")))
+    best = decode_best(Fields(record, fields.where), key, strings(fields.object("sources")))
+    if not predicted and key.method.startswith(_OF_MODEL):
+        raise FieldError(f"{fields.path('kind')}: is measured, but the method {key.method} measures nothing")
+    _check_derived(fields, row(best))
+    return best
+
+
+def _check_derived(fields: Fields, right: Mapping[str, Any]) -> None:
+    """Refuse figures that do not follow from the others: somebody has changed one of them."""
+    for name in _DERIVED:
+        if name in set(fields.names()) and not _is_near(fields.raw(name), right[name]):
+            given = json.dumps(fields.raw(name))
+            raise FieldError(f"{fields.path(name)}: is {given[:80]}; the row's times give {json.dumps(right[name])}")
+
+
+def _is_near(given: Any, right: Any) -> bool:
+    """Equal but for rounding."""
+    if isinstance(right, dict):
+        return (
+            isinstance(given, dict)
+            and given.keys() == right.keys()
+            and all(_is_near(given[name], right[name]) for name in right)
+        )
+    if isinstance(right, float) and isinstance(given, int | float) and not isinstance(given, bool):
+        return abs(given - right) <= _ROUNDING * abs(right)
+    return given is None and right is None

@@ -10,7 +10,7 @@ from typing import Any
 from kt.cache.records import BestConfig
 from kt.devices.device import Device
 from kt.export.collect import collect
-from kt.export.contents import Contents, Search
+from kt.export.contents import BucketServed, Contents, Search
 from kt.export.device_code import Group, Piece, grouped, kernels_as_templates, piece, tidy
 from kt.export.expected_time import LAUNCH_PS, LONGEST_PS
 from kt.export.header import check_namespace, table_context, table_devices, template
@@ -18,6 +18,7 @@ from kt.export.kernels import NEWEST, Kernel, Kernels
 from kt.export.launch_code import Launcher, launcher
 from kt.export.literals import double_literal, int_literal
 from kt.problems import DTYPES
+from kt.problems.ranges import RangedShape
 from kt.search_spaces.space import SearchSpace
 from kt.templates.environment import header_text
 from kt.templates.render import rendered_parts
@@ -46,6 +47,7 @@ def render_kernel_header(
     *,
     template_dirs: Sequence[Path] = (),
     searches: Iterable[Search] = (),
+    ranged: Sequence[RangedShape] = (),
     predicted: bool = False,
     namespace: str = "kt",
 ) -> str:
@@ -55,13 +57,14 @@ def render_kernel_header(
         winners: at most one of each problem and device is used, by the rule of `kt.cache.ranking`.
         spaces: by family, those that the winners are from; the generic kernels are of these, too.
         searches: what was measured besides the winners, of kernels as they are today.
+        ranged: shapes of which a size varies at run time.
         predicted: take winners that were ranked by the model too.
 
     Raises:
         InputError: a winner's family is not there, or cannot be exported; the namespace cannot be used.
     """
     given = [best for best in winners if predicted or not best.measurement.predicted]
-    return kernel_header(collect(given, spaces, searches), template_dirs=template_dirs, namespace=namespace)
+    return kernel_header(collect(given, spaces, searches, ranged), template_dirs=template_dirs, namespace=namespace)
 
 
 def kernel_header(listed: Contents, *, template_dirs: Sequence[Path] = (), namespace: str = "kt") -> str:
@@ -70,6 +73,7 @@ def kernel_header(listed: Contents, *, template_dirs: Sequence[Path] = (), names
     context = _Writer(listed.kernels, tuple(template_dirs), namespace).context()
     context |= {"entry_variants": listed.entries, "generic_variants": listed.generics, **_candidates(listed)}
     context |= _targets(listed)
+    context |= {"buckets": [_bucket(one) for one in listed.buckets]}
     context |= {"dispatch": template("gemm_dispatch.cuh.j2").render(context)}
     context |= table_context(listed.winners, namespace=namespace, more=[str(value) for value in context.values()])
     context["calls"] = template("gemm_calls.cuh.j2").render(context)
@@ -85,6 +89,10 @@ def _targets(listed: Contents) -> dict[str, Any]:
         "targets": " ".join(f"-gencode arch=compute_{arch},code=sm_{arch}" for arch in archs),
         "tuned": [major * 10 + minor for major, minor in sorted(devices)],
     }
+
+
+def _bucket(one: BucketServed) -> str:
+    return f"{{Size::{one.shape.name}, {one.bucket.first}, {one.bucket.last}, {one.entry}}}"
 
 
 def _candidates(listed: Contents) -> dict[str, Any]:
@@ -106,7 +114,9 @@ def _candidates(listed: Contents) -> dict[str, Any]:
             where_points = f"{len(points)}, {len(one.points)}"
             candidates += [f"{{{variant}, {where_points}, Found::{found}}}" for variant in one.variants]
             points += [
-                f"{{{point.units}, {point.depth}, {double_literal(point.rate)}, {point.entry}}}" for point in one.points
+                f"{{{point.units}, {point.depth}, {double_literal(point.root)}, {double_literal(point.weight)}, "
+                f"{point.entry}}}"
+                for point in one.points
             ]
     return {
         "points": points,

@@ -48,6 +48,12 @@ class Kernel:
         return (parameters, self.signature, self.arch, self.least, self.most)
 
     @property
+    def formats(self) -> tuple[str, str, str, str]:
+        """As `kt.export.contents.formats_of` has them of a problem."""
+        one = self.signature
+        return one.dtype, one.accumulator, one.out_dtype, one.epilogue
+
+    @property
     def capability(self) -> int:
         """The one compute capability that it is for; 0 if there are several."""
         return self.least if self.least == self.most else 0

@@ -110,6 +110,7 @@ class _Writer:
     def _launch(self, rule: LaunchRule) -> list[str]:
         parts = [self._term(part).as_int for part in (rule.grid, rule.block, rule.smem_bytes)]
         kernel = f"address({self._namespace}::{rule.kernel}<0>)"
+        parts.append(self._term(rule.programmatic).as_truth)
         lines = [f"if (!out.launch({kernel}, {self._first + self._count}, {', '.join(parts)})) return false;"]
         for one in rule.tensor_maps:
             lines += self._tensor_map(one)

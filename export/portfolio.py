@@ -14,12 +14,12 @@ from typing import Literal
 
 from kt.cache.records import BestConfig, Measurement
 from kt.errors import NoValidConfiguration
-from kt.export.contents import Contents, formats_of, known_device
+from kt.export.contents import NARROW, Contents, formats_of, known_device
 from kt.export.covering import best_of, smallest_cover
-from kt.export.expected_time import Point, costs_of, expected_ps, nearest
+from kt.export.expected_time import Point, costs_of, expected
 from kt.export.kernels import Kernel, generic, on_device
 from kt.export.runnable import launches_of, names_of
-from kt.export.standards import ABSENT, NARROW
+from kt.export.standards import ABSENT
 from kt.search_spaces.space import Config, Value
 
 __all__ = ["Portfolio", "Served", "Source", "portfolio"]
@@ -194,10 +194,9 @@ class _Offers:
                 costs = costs_of(
                     self._known.cost_rules[kernel.config.family], names_of(kernel, runtime, problem, device)
                 )
-                point = nearest(self._points_of(kernel), costs)
-                us = expected_ps(point, costs, self._known.traffic[device.identity]) / 1e6
-                behind = self._known.winners[point.entry].measurement.predicted
-                found.append((us if own else us * NARROW, runtime, "predicted" if behind else "expected"))
+                ps, entry = expected(self._points_of(kernel), costs, self._known.traffic[device.identity])
+                behind = self._known.winners[entry].measurement.predicted
+                found.append((ps / 1e6, runtime, "predicted" if behind else "expected"))
         return min(found, key=lambda one: (one[2] != "measured", one[0]), default=None)  # what was measured goes before
 
     def _runtimes(self, kernel: Kernel, index: int) -> dict[Runtime, float | None]:
@@ -214,10 +213,9 @@ class _Offers:
 
     def _points_of(self, kernel: Kernel) -> list[Point]:
         """Where the kernel's parameters were measured, in any layout of its formats."""
-        name = (kernel.config.family, kernel.config.parameters, kernel.signature.dtype)
-        if name not in self._points:
-            self._points[name] = list(self._measured(kernel))
-        return self._points[name]
+        if kernel.identity not in self._points:
+            self._points[kernel.identity] = list(self._measured(kernel))
+        return self._points[kernel.identity]
 
     def _measured(self, kernel: Kernel) -> Iterator[Point]:
         config = kernel.config
@@ -228,13 +226,7 @@ class _Offers:
             for identity, time_us in of_shape.items():
                 measured = self._known.configs[identity]
                 if measured.family == config.family and measured.parameters == config.parameters:
-                    own = on_device(
-                        kernel.space,
-                        config,
-                        problem.signature,
-                        self._known.winners[index].key.device.compute_capability,
-                    )
-                    yield self._known.point(own, measured, problem, time_us, index)
+                    yield self._known.point(kernel, measured, problem, time_us, index)
 
 
 def _entry(served: Served) -> BestConfig:

@@ -140,6 +140,7 @@ def _launch(launch: Launch, problem: Problem) -> dict[str, Any]:
         "grid": launch.grid,
         "block": launch.block,
         "smem_bytes": launch.smem_bytes,
+        "programmatic": launch.programmatic,
         "maps": [_map(one, problem) for one in launch.tensor_maps],
     }
 

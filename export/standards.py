@@ -1,19 +1,19 @@
-"""The standard configurations: what a header falls back to where no winner's kernel serves the layout or the alignment.
+"""The standard configurations: kernels of a header for any shape, beside those that won in a layout.
 
-For the number formats of a device's winners there are two, one for rows that are aligned to 16 bytes and one for any
-rows: each the winners' configuration that is expected to lose least over all tuned shapes (geometric mean), rendered
-for every layout.
+For the number formats of a device's winners they are those of the winners' configurations that together lose least
+over all tuned shapes (geometric mean), in whatever layout these are: `MOST_ALIGNED` for rows that are aligned to 16
+bytes and `MOST_ANY` for any rows, rendered for every layout.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from kt.devices.device import Device, DeviceIdentity
-from kt.export.contents import Candidate, Contents, Formats, formats_of, group_of, known_device
-from kt.export.expected_time import Point, costs_of_each, expected_ps, nearest
+from kt.export.contents import NARROW, Candidate, Contents, Formats, formats_of, group_of, known_device
+from kt.export.covering import best_of
+from kt.export.expected_time import Point, costs_of_each, expected
 from kt.export.kernels import Kernel, on_device, runtimes
 from kt.export.runnable import launches_of, names_of
 from kt.problems import DTYPES, LAYOUTS, Problem, Signature
@@ -23,7 +23,7 @@ from kt.search_spaces.space import Config, SearchSpace, Value
 
 __all__ = ["add_standards"]
 
-NARROW = 1.5  # times as long, where a kernel that was measured with aligned rows is rendered for any
+MOST_ALIGNED, MOST_ANY = 4, 3
 ABSENT = 8.0  # times as long as the winner: what a shape counts that a configuration cannot compute
 
 Runtime = tuple[tuple[str, Value], ...]
@@ -40,11 +40,11 @@ def add_standards(result: Contents, times: Sequence[dict[str, float]]) -> None:
         members.setdefault((best.key.device, formats_of(best.key.problem)), []).append(index)
     for entries in members.values():
         for any_rows in (False, True):
-            _Standard(result, entries, times, any_rows=any_rows).add()
+            _Standards(result, entries, times, any_rows=any_rows).add()
 
 
-class _Standard:
-    """The search for one standard configuration.
+class _Standards:
+    """The search for the standard configurations of one kind.
 
     Args:
         entries: numbers of the winners of one device and of the same formats.
@@ -57,27 +57,32 @@ class _Standard:
         self._result, self._entries, self._times, self._any_rows = result, entries, times, any_rows
         self._device: Device = known_device(result.winners[entries[0]].key.device)
         self._traffic = result.traffic[self._device.identity]
+        self._measured = self._by_parameters()
+        self._known_points: dict[tuple[object, ...], tuple[Point, ...]] = {}
 
     def add(self) -> None:
-        """Adds the best configuration in every layout in which it computes a tuned shape's sizes."""
-        scores = [(self._score(config), number, config) for number, config in enumerate(self._configurations())]
-        score, _, config = min(scores, key=lambda item: item[:2], default=(math.inf, 0, None))
-        if config is None or score >= math.log(ABSENT):
-            return
-        points = self._points(config)
+        """Adds those that lose least together, each in every layout in which it computes a tuned shape's sizes."""
+        configs = list(self._configurations())
+        losses = [self._losses(config) for config in configs]
+        most = MOST_ANY if self._any_rows else MOST_ALIGNED
+        for number in best_of(losses, most, math.log(ABSENT)):
+            if losses[number]:
+                self._add_everywhere(configs[number])
+
+    def _add_everywhere(self, config: Config) -> None:
         for layout in LAYOUTS:
             kernel = self._kernel(config, layout)
             if any(self._computes(kernel, config.runtime, problem) for problem in self._problems(layout)):
-                self._add(kernel, config, points, layout)
+                self._add(kernel, config, layout)
 
-    def _add(self, kernel: Kernel, config: Config, points: tuple[Point, ...], layout: str) -> None:
+    def _add(self, kernel: Kernel, config: Config, layout: str) -> None:
         sample = self._result.winners[self._entries[0]]
         key = (*group_of(sample)[:-1], layout)
         group = self._result.groups.setdefault(key, [])
         variants = [self._result.kernels.add(kernel, runtime) for runtime in runtimes(kernel.space)]
         known = {variant for one in group for variant in one.variants}
         if not known.issuperset(variants):
-            group.append(Candidate(tuple(variants), points, standard=True))
+            group.append(Candidate(tuple(variants), self._points(kernel), standard=True))
 
     def _configurations(self) -> Iterator[Config]:
         """The winners' distinct parameters, with the run-time choices of their family's default."""
@@ -89,42 +94,59 @@ class _Standard:
             found[plain.identity] = plain
         return iter(found.values())
 
-    def _score(self, config: Config) -> float:
-        """The mean logarithm of how many times as long as the winner the configuration is expected to take."""
-        points = self._points(config)
-        losses = []
+    def _losses(self, config: Config) -> dict[int, float]:
+        """Of each tuned shape that the configuration can compute, the logarithm of how many times as long as the winner
+        it takes."""
+        found = {}
         for index in self._entries:
             best = self._result.winners[index]
             problem = best.key.problem
-            kernel = self._kernel(config, problem.layout)
             if not self._any_rows and any(problem.alignment(name) < MAX_ALIGNMENT for name in "abc"):
                 continue
-            if not self._computes(kernel, config.runtime, problem):
-                losses.append(ABSENT)
-                continue
-            ps = self._expected(kernel, points, problem)
-            losses.append(ps / 1e6 / (best.measurement.time_us or 1.0))
-        return math.fsum(map(math.log, losses)) / len(losses) if losses else math.inf
+            kernel = self._kernel(config, problem.layout)
+            if self._computes(kernel, config.runtime, problem):
+                time_us = self._time(kernel, config, index)
+                found[index] = max(0.0, math.log(time_us / (best.measurement.time_us or 1.0)))
+        return found
 
-    def _expected(self, kernel: Kernel, points: Sequence[Point], problem: Problem) -> int:
+    def _time(self, kernel: Kernel, config: Config, index: int) -> float:
+        """Microseconds on a tuned shape: measured there, or expected."""
+        problem = self._result.winners[index].key.problem
+        known = [time_us for _, time_us in self._measured.get((config.family, config.parameters), {}).get(index, ())]
+        if known:
+            return min(known) * (NARROW if problem.signature != kernel.signature else 1.0)
+        return self._expected(kernel, problem) / 1e6
+
+    def _expected(self, kernel: Kernel, problem: Problem) -> int:
         """Picoseconds with the best number of slices."""
         names = names_of(kernel, kernel.config.runtime, problem, self._device)
-        choices = runtimes(kernel.space)
-        every = costs_of_each(self._result.cost_rules[kernel.config.family], names, choices)
-        return min(expected_ps(nearest(points, costs), costs, self._traffic) for costs in every)
+        every = costs_of_each(self._result.cost_rules[kernel.config.family], names, runtimes(kernel.space))
+        points = self._points(kernel)
+        return min(expected(points, costs, self._traffic)[0] for costs in every)
 
-    def _points(self, config: Config) -> tuple[Point, ...]:
+    def _points(self, kernel: Kernel) -> tuple[Point, ...]:
         """Where the same parameters were measured, whatever the layout and the run-time choices."""
-        found = []
+        if kernel.identity not in self._known_points:
+            self._known_points[kernel.identity] = tuple(self._points_of(kernel))
+        return self._known_points[kernel.identity]
+
+    def _points_of(self, kernel: Kernel) -> Iterator[Point]:
+        measured = self._measured.get((kernel.config.family, kernel.config.parameters), {})
+        return (
+            self._result.point(kernel, config, self._result.winners[index].key.problem, time_us, index)
+            for index, every in measured.items()
+            for config, time_us in every
+        )
+
+    def _by_parameters(self) -> dict[tuple[object, ...], dict[int, list[tuple[Config, float]]]]:
+        """What was measured of each kernel's parameters, shape by shape."""
+        found: dict[tuple[object, ...], dict[int, list[tuple[Config, float]]]] = {}
         for index in self._entries:
-            best = self._result.winners[index]
-            kernel = on_device(self._space(config), config, best.key.problem.signature, self._device.compute_capability)
             for identity, time_us in self._times[index].items():
-                measured = self._result.configs[identity]
-                if measured.family == config.family and measured.parameters == config.parameters:
-                    point = self._result.point(kernel, measured, best.key.problem, time_us, index)
-                    found.append(replace(point, rate=point.rate * NARROW) if self._any_rows else point)
-        return tuple(found)
+                config = self._result.configs[identity]
+                of_kernel = found.setdefault((config.family, config.parameters), {})
+                of_kernel.setdefault(index, []).append((config, time_us))
+        return found
 
     def _kernel(self, config: Config, layout: str) -> Kernel:
         problem = self._result.winners[self._entries[0]].key.problem

@@ -103,6 +103,10 @@ def _launch() -> dict[str, Any]:
         "items": _tensor_map(),
         "description": "what a kernel fed by TMA takes behind its arguments",
     }
+    launch["properties"]["programmatic"] = {
+        "type": "boolean",
+        "description": "the grid may start while earlier ones in its stream still run, and waits for them itself",
+    }
     return launch
 
 

@@ -19,19 +19,30 @@ _STANDARD_OUTPUT = ("-", "/dev/stdout")
 _ELSEWHERE = "name another file with -o"
 
 
-def check_output(path: Path | str) -> None:
-    """Raises InputError if `path` cannot be an output, so that a long run does not end in that message."""
-    if not _is_stream(path):
+def check_output(path: Path | str, *, option: str = "-o") -> None:
+    """Raises InputError if `path` cannot be an output, so that a long run does not end in that message.
+
+    Args:
+        option: what has named it, for messages.
+    """
+    if _is_stream(path):
+        return
+    try:
         _check_name(path)
         _check_regular(_target(path), path)
+    except InputError as error:
+        raise InputError(error.message, hint=_by(option, error.hint)) from None
 
 
-def write_if_changed(path: Path | str, text: str) -> bool:
+def write_if_changed(path: Path | str, text: str, *, option: str = "-o") -> bool:
     """Writes `text` to `path`; False if the file had exactly these contents and was left alone, times included.
 
     A regular file is replaced in one step by a new one that is already on disk, so a reader sees the old or the new
     contents and a failure leaves the old. "-" is standard output; devices, pipes and `/dev/stdout` are written to
     as they are. A symbolic link stays, and what it points to is replaced.
+
+    Args:
+        option: what has named the file, for messages.
 
     Raises:
         InputError: `path` is a folder, its parent does not exist, or it is write-protected.
@@ -41,19 +52,22 @@ def write_if_changed(path: Path | str, text: str) -> bool:
         if _is_stream(path):
             _write_stream(str(path), text)
             return True
-        _check_name(path)
-        target = _target(path)
-        _check_regular(target, path)
-        return _replace_if_changed(target, text.encode())
+        check_output(path, option=option)
+        return _replace_if_changed(_target(path), text.encode())
     except BrokenPipeError:
         if str(path) in _STANDARD_OUTPUT:
             raise  # the command line's business
-        raise KtError(f"{path} could not be written: its reader went away", hint=_ELSEWHERE) from None
+        raise KtError(f"{path} could not be written: its reader went away", hint=_by(option, _ELSEWHERE)) from None
     except OSError as error:
         hint = "free some space, or name another place with -o"
         if not _is_stream(path):  # what has gone into a stream is gone
             hint = f"whatever was there before is unchanged; {hint}"
-        raise KtError(f"{path} could not be written: {error.strerror or error}", hint=hint) from error
+        raise KtError(f"{path} could not be written: {error.strerror or error}", hint=_by(option, hint)) from error
+
+
+def _by(option: str, hint: str | None) -> str | None:
+    """A hint as it is for a file that another option has named."""
+    return hint and hint.replace("-o", option)
 
 
 def _is_stream(path: Path | str) -> bool:

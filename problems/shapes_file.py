@@ -13,43 +13,59 @@ from typing import Any
 from kt.errors import InputError
 from kt.problems.dtype_names import DTYPE_ALIASES, canonical_dtype, check_dtype
 from kt.problems.problem import Problem
+from kt.problems.ranges import MAX_BUCKETS, Range, RangedShape
 from kt.problems.shape_keys import INFORMATION, KEYS, ShapeKey
 from kt.problems.yaml_source import Document, Key, joined, path_text, read_yaml
 from kt.problems.yaml_values import check_keys, choice, describe, entries, fail, whole_number
 
-__all__ = ["MAX_PROBLEMS", "load_shapes", "shapes_schema"]
+__all__ = ["MAX_PROBLEMS", "load_ranged", "load_shapes", "shapes_schema"]
 
 MAX_PROBLEMS = 100_000
 
 _ROW = {**KEYS, **dict.fromkeys(INFORMATION)}
+RANGE_KEYS = ("from", "to", "buckets")
 _EXAMPLE = "a row looks like {m: 4096, n: 4096, k: 4096}"
 
 Values = Mapping[str, tuple[Any, ...]]
 
 
-def load_shapes(path: Path | str, *, dtype: str | None = None) -> list[Problem]:
+def load_shapes(
+    path: Path | str, *, dtype: str | None = None, ranges: Mapping[str, Range] | None = None
+) -> list[Problem]:
     """The distinct problems of a shapes file, in the order of the file.
 
     Args:
         path: the file; "-" is standard input.
         dtype: replaces the file's default number format; a row's own `dtype` stands.
+        ranges: replace what rows and defaults say of these sizes.
 
     Raises:
         InputError: the file cannot be used; up to ten rows with errors are named at once.
     """
+    return load_ranged(path, dtype=dtype, ranges=ranges)[0]
+
+
+def load_ranged(
+    path: Path | str, *, dtype: str | None = None, ranges: Mapping[str, Range] | None = None
+) -> tuple[list[Problem], list[RangedShape]]:
+    """The problems of a shapes file, as `load_shapes` gives them, and which of them stand for a range of sizes."""
     document = read_yaml(path, lenient=True)
     refused = _refused_rows(document)
     keys, rows, defaults = _parts(document)
     if dtype is not None:
         defaults = {**defaults, "dtype": (check_dtype(dtype),)}
+    given = {name: (one,) for name, one in (ranges or {}).items()}
     problems: dict[Problem, None] = {}
+    ranged: list[RangedShape] = []
     errors: dict[int, list[InputError]] = {}
     for index, row in enumerate(rows):
         if index in refused:
             errors[index] = _with_wrong_values(document, (*keys, index), row, refused[index])
             continue
         try:
-            problems.update(dict.fromkeys(_problems(document, (*keys, index), row, defaults)))
+            values = _filled(document, (*keys, index), row, defaults, given)
+            problems.update(dict.fromkeys(_problems(document, (*keys, index), values)))
+            ranged += _ranged(values)
         except InputError as error:
             errors[index] = _with_wrong_values(document, (*keys, index), row, [error])
         if len(problems) > MAX_PROBLEMS:
@@ -57,7 +73,7 @@ def load_shapes(path: Path | str, *, dtype: str | None = None) -> list[Problem]:
     if errors:
         rows_text = f"{len(errors)} rows" if len(errors) > 1 else "a row"
         raise joined(list(chain(*errors.values())), f"{document.path}: {rows_text} cannot be used")
-    return list(problems)
+    return list(problems), ranged
 
 
 def _refused_rows(document: Document) -> dict[int, list[InputError]]:
@@ -93,20 +109,44 @@ def _parts(document: Document) -> tuple[tuple[Key, ...], list[Any], Values]:
     return ("shapes",), rows, _values(document, (), {k: v for k, v in data.items() if k != "shapes"})
 
 
-def _problems(document: Document, keys: tuple[Key, ...], row: Any, defaults: Values) -> Iterator[Problem]:
-    """One problem for each combination of the row's lists."""
+def _filled(document: Document, keys: tuple[Key, ...], row: Any, defaults: Values, given: Values) -> Values:
+    """All values of a row."""
     if not isinstance(row, dict):
         raise fail(document, keys, f"is {describe(document, keys, row)}; it must be a row of keys", _EXAMPLE)
     check_keys(document, keys, row, _ROW)
-    values = {**defaults, **_values(document, keys, row)}
+    values = {**defaults, **_values(document, keys, row), **given}
     for name in ("m", "n", "k"):
         if name not in values:
             raise fail(document, keys, f"has no {name}", f"give {name} in the row or at the top of the file")
-    count = math.prod(len(choices) for choices in values.values())
+    count = math.prod(len(_sizes(choices)) for choices in values.values())
     if count > MAX_PROBLEMS:
         raise fail(document, keys, f"stands for {count} shapes, more than {MAX_PROBLEMS}", "shorten its lists")
-    for combination in product(*values.values()):
-        yield _problem(document, keys, dict(zip(values, combination, strict=True)))
+    return values
+
+
+def _problems(document: Document, keys: tuple[Key, ...], values: Values) -> Iterator[Problem]:
+    """One problem for each combination of the row's lists."""
+    for combination in _combinations(values):
+        yield _problem(document, keys, combination)
+
+
+def _ranged(values: Values) -> Iterator[RangedShape]:
+    """For each range of a row one for each combination of everything else."""
+    for name, choices in values.items():
+        for one in choices:
+            if isinstance(one, Range):
+                others = {other: choices for other, choices in values.items() if other != name}
+                yield from (RangedShape(name, one, combination) for combination in _combinations(others))
+
+
+def _combinations(values: Values) -> Iterator[dict[str, Any]]:
+    for combination in product(*map(_sizes, values.values())):
+        yield dict(zip(values, combination, strict=True))
+
+
+def _sizes(choices: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The choices, with those of a range in its place."""
+    return tuple(chain(*(one.sizes if isinstance(one, Range) else (one,) for one in choices)))
 
 
 def _problem(document: Document, keys: tuple[Key, ...], values: dict[str, Any]) -> Problem:
@@ -158,12 +198,27 @@ def _choices(document: Document, keys: tuple[Key, ...], key: ShapeKey, value: An
 
 
 def _value(document: Document, keys: tuple[Key, ...], key: ShapeKey, value: Any) -> Any:
+    if key.kind == "whole" and key.many and isinstance(value, dict):
+        return _range(document, keys, key, value)
     if key.kind == "whole":
         return whole_number(document, keys, value, key.least, key.most)
     if key.kind == "number":
         return _factor(document, keys, value)
     known = canonical_dtype(value) if isinstance(value, str) and "nn" not in key.choices else value
     return known if known in key.choices else choice(document, keys, value, key.choices)
+
+
+def _range(document: Document, keys: tuple[Key, ...], key: ShapeKey, value: dict[str, Any]) -> Range:
+    check_keys(document, keys, value, RANGE_KEYS)
+    for name in ("from", "to"):
+        if name not in value:
+            raise fail(document, keys, f"has no {name}", "a range looks like {from: 1, to: 4096, buckets: 12}")
+    first, last = (whole_number(document, (*keys, name), value[name], key.least, key.most) for name in ("from", "to"))
+    if last < first:
+        raise fail(document, keys, f"is a range from {first} to {last}, which is empty", "give the smaller one first")
+    if "buckets" not in value:
+        return Range.doubling(first, last)
+    return Range(first, last, whole_number(document, (*keys, "buckets"), value["buckets"], 1, MAX_BUCKETS))
 
 
 def _factor(document: Document, keys: tuple[Key, ...], value: Any) -> float:
@@ -202,4 +257,16 @@ def _schema_of(key: ShapeKey) -> dict[str, Any]:
         one = {"enum": [*key.choices, *aliases]}
     if not key.many:
         return {"description": key.meaning, **one}
-    return {"description": key.meaning, "anyOf": [one, {"type": "array", "minItems": 1, "items": one}]}
+    item = {"anyOf": [one, _range_schema(one)]} if key.kind == "whole" else one
+    choices = [*item.get("anyOf", [one]), {"type": "array", "minItems": 1, "items": item}]
+    return {"description": key.meaning, "anyOf": choices}
+
+
+def _range_schema(one: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": "a size that is known at run time only, in buckets that grow by one factor",
+        "properties": {"from": one, "to": one, "buckets": {"type": "integer", "minimum": 1, "maximum": MAX_BUCKETS}},
+        "required": ["from", "to"],
+        "additionalProperties": False,
+    }

@@ -120,10 +120,9 @@ class Chooser:
         return self._contents[key]
 
     def _read(self, group: tuple[str, ...]) -> tuple[list[BestConfig], list[Search]]:
-        """The winners of a group, and what was measured of their configurations on each other's shapes; as an export
-        takes them."""
+        """The winners of a group, and what was measured of their kernels on each other's shapes, as in an export."""
         from kt.cache.entries import entries, select
-        from kt.tuner.current_measurements import CurrentMeasurements
+        from kt.tuner.current_measurements import CurrentMeasurements, kernel_of, of_kernels
         from kt.tuner.method import METHOD_LABEL
 
         current, sources = CurrentMeasurements(self.spaces), self.request([]).sources
@@ -135,13 +134,9 @@ class Chooser:
                 if entry.best.key.device == self.device.identity and _group(entry.best.key.problem) == group
             ]
             bests = [entry.best for entry in select(found).chosen]
-            names = {best.config.identity for best in bests}
-            stored = [(best.key, store.measurements(best.key)) for best in bests]
-        tried: list[Search] = []
-        for key, of_key in stored:
-            of_winners = {name: one for name, one in of_key.items() if name[0] in names}
-            tried.append((key, current.of(key, self.device, of_winners)))
-        return bests, tried
+            kernels = {kernel_of(best.config) for best in bests}
+            stored = [(best.key, of_kernels(store.measurements(best.key), kernels)) for best in bests]
+        return bests, [(key, current.of(key, self.device, of_key)) for key, of_key in stored]
 
 
 def _group(problem: Problem) -> tuple[str, ...]:

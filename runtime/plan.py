@@ -52,9 +52,7 @@ class Plan:
         maps = [[map_figures(one, problem) for one in launch.tensor_maps] for launch in candidate.launches]
         arguments = gemm_arguments(problem, dict.fromkeys(("a", "b", "c", "workspace"), 0), candidate.runtime).tobytes()
         self._own = _Own(arguments, maps)  # of each thread
-        self._launches = [
-            (function.ptr, launch.grid, launch.block, launch.smem_bytes) for function, launch in self._loaded.functions
-        ]
+        self._launches = self._loaded.launches
 
     def run(self, a: int, b: int, c: int, alpha: float, beta: float, stream: int) -> None:
         """Enqueue the product of operands at these addresses; their GPU is the current one.
@@ -77,9 +75,8 @@ class Plan:
         _FIRST_FIELDS.pack_into(own.arguments, 0, a, b, c, workspace, alpha, beta)
         for one in own.maps:
             one.show(a, b, c, workspace)
-        launch = driver.launchKernel
-        for (function, grid, block, smem_bytes), parameters in zip(self._launches, own.parameters, strict=True):
-            launch(function, grid, 1, 1, block, 1, 1, smem_bytes, stream, parameters, 0)
+        for launch, parameters in zip(self._launches, own.parameters, strict=True):
+            launch.enqueue(stream, parameters)
 
 
 class _Own(threading.local):

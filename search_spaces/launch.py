@@ -193,7 +193,7 @@ def _launch(space: SearchSpace, rule: LaunchRule, values: Names) -> Launch:
             hint=f"CUDA takes 1 to {MAX_BLOCKS} blocks of 1 to {MAX_THREADS} threads: add a constraint to the space",
         )
     maps = [_tensor_map(space, one, values) for one in rule.tensor_maps if truth(one.when.evaluate(values))]
-    return Launch(rule.kernel, grid, block, smem, tuple(maps))
+    return Launch(rule.kernel, grid, block, smem, tuple(maps), truth(rule.programmatic.evaluate(values)))
 
 
 def _tensor_map(space: SearchSpace, rule: TensorMapRule, values: Names) -> TensorMap:

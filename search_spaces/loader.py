@@ -16,7 +16,7 @@ from kt.problems.dtype_names import canonical_dtype
 from kt.problems.dtypes import DTYPES
 from kt.problems.yaml_source import Document, read_yaml
 from kt.problems.yaml_values import check_keys, choice, describe, entries, fail, text, whole_number
-from kt.search_spaces.expression import ExpressionError
+from kt.search_spaces.expression import Expression, ExpressionError
 from kt.search_spaces.launch import decided_by_parameters, first_broken
 from kt.search_spaces.narrowing import narrow_by
 from kt.search_spaces.schema import space_schema
@@ -92,10 +92,7 @@ def _given_space(document: Document) -> SearchSpace:
 
 def space_digest(space: SearchSpace) -> str:
     """SHA-256, hexadecimal, of what may change which configuration wins: not comments, spacing, reasons, starts."""
-    launches = [
-        [rule.kernel, *(part.text for part in (rule.grid, rule.block, rule.smem_bytes, rule.when)), *_map_texts(rule)]
-        for rule in space.launches
-    ]
+    launches = [[rule.kernel, *(part.text for part in _parts(rule)), *_map_texts(rule)] for rule in space.launches]
     parts: list[Any] = [
         space.op, space.family, space.template, space.dtypes, space.min_compute_capability,
         list(space.parameters.items()), list(space.runtime.items()), sorted(space.default.items()),
@@ -103,6 +100,10 @@ def space_digest(space: SearchSpace) -> str:
         [constraint.require.text for constraint in space.constraints], launches, space.workspace_bytes.text,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
+
+
+def _parts(rule: LaunchRule) -> tuple[Expression, ...]:
+    return rule.grid, rule.block, rule.smem_bytes, rule.when, rule.programmatic
 
 
 def _map_texts(rule: LaunchRule) -> list[list[str]]:

@@ -58,7 +58,7 @@ def _properties() -> dict[str, Any]:
             "items": _row(
                 {
                     "kernel": names,
-                    **dict.fromkeys(("grid", "block", "smem_bytes", "when"), _EXPRESSION),
+                    **dict.fromkeys(("grid", "block", "smem_bytes", "when", "programmatic"), _EXPRESSION),
                     "tensor_maps": {"type": "array", "minItems": 1, "items": _tensor_map()},
                 },
                 needed=3,

@@ -96,14 +96,15 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Launch:
-    """One resolved kernel launch: name, thread blocks, threads of a block, dynamic shared memory in bytes, and the
-    tensor maps that the kernel gets behind its arguments."""
+    """One resolved kernel launch: name, thread blocks, threads of a block, dynamic shared memory in bytes, the tensor
+    maps that the kernel gets behind its arguments, and whether it may start while earlier grids still run."""
 
     kernel: str
     grid: int
     block: int
     smem_bytes: int
     tensor_maps: tuple[TensorMap, ...] = ()
+    programmatic: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,8 @@ class LaunchRule:
         block: threads of a block.
         smem_bytes: dynamic shared memory of a block, in bytes.
         when: the launch happens if this is true.
+        programmatic: whether the grid may start while earlier ones in its stream still run, because its kernel waits
+            for them itself (`griddepcontrol.wait`; CUDA's programmatic dependent launch, compute capability 9.0).
         tensor_maps: what the kernel takes behind its arguments, in order.
     """
 
@@ -148,6 +151,7 @@ class LaunchRule:
     block: Expression
     smem_bytes: Expression
     when: Expression
+    programmatic: Expression
     tensor_maps: tuple[TensorMapRule, ...] = ()
 
 

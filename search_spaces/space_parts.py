@@ -135,6 +135,10 @@ def _constraint(document: Document, scope: Scope, keys: tuple[Key, ...], row: An
     return Constraint(require, text(document, (*keys, "reason"), found["reason"]))
 
 
+# What a launch may leave out, and what it then is.
+_OF_LAUNCH = {"smem_bytes": 0, "when": True, "programmatic": False}
+
+
 def read_launches(document: Document, scope: Scope) -> tuple[LaunchRule, ...]:
     """The kernel launches, in order; at least one."""
     rows = entries(document, ("launches",), document.data["launches"], "launches")
@@ -142,12 +146,12 @@ def read_launches(document: Document, scope: Scope) -> tuple[LaunchRule, ...]:
 
 
 def _launch(document: Document, scope: Scope, keys: tuple[Key, ...], row: Any) -> LaunchRule:
-    found = _row(document, keys, row, ("kernel", "grid", "block"), ("smem_bytes", "when", "tensor_maps"))
+    found = _row(document, keys, row, ("kernel", "grid", "block"), (*_OF_LAUNCH, "tensor_maps"))
     kernel = text(document, (*keys, "kernel"), found["kernel"])
     if not _C_NAME.fullmatch(kernel):
         raise fail(document, (*keys, "kernel"), f"is {kernel!r}; it must be a name in C", "use letters, digits and _")
-    rules = {"smem_bytes": 0, "when": True, **found}
-    parts = {name: scope.expression((*keys, name), rules[name]) for name in ("grid", "block", "smem_bytes", "when")}
+    rules = {**_OF_LAUNCH, **found}
+    parts = {name: scope.expression((*keys, name), rules[name]) for name in ("grid", "block", *_OF_LAUNCH)}
     return LaunchRule(kernel, **parts, tensor_maps=_tensor_maps(document, scope, (*keys, "tensor_maps"), found))
 
 

@@ -18,6 +18,8 @@ from kt.templates.source import Source
 
 __all__ = ["render", "rendered_parts", "signature_names"]
 
+_WAIT = "griddepcontrol.wait"  # the instruction; include/kt/ptx/grid_dependency.cuh has it
+
 
 def render(
     space: SearchSpace, config: Config, signature: Signature, arch: str, template_dirs: Sequence[Path] = ()
@@ -29,13 +31,15 @@ def render(
 
     Raises:
         InputError: the template is missing or unreadable, has a syntax error, uses a name that is not there, never
-            ends, or includes what is not its own; the message has path and line.
+            ends, or includes what is not its own; the message has path and line. Or its kernels do not wait for earlier
+            grids, as the space says.
     """
     names = _names(space, config, signature, arch)
     folders = tuple(Path(folder).absolute() for folder in template_dirs)
     path = str(find_file(space.template, folders))
     text = _rendered(space.template, folders, names, path)
     check_includes(text, space.template, folders)
+    _check_that_it_waits(space, text, path)
     return Source(text, path)
 
 
@@ -71,6 +75,15 @@ def signature_names(signature: Signature, arch: str) -> dict[str, int | str]:
         "header_in": dtype.header, "header_out": DTYPES[out].header if out in DTYPES else "",
         "target": arch, "arch": int("".join(filter(str.isdigit, arch)) or 0),
     }  # fmt: skip
+
+
+def _check_that_it_waits(space: SearchSpace, text: str, path: str) -> None:
+    """A grid that starts before earlier ones have ended must wait for them, or it reads what they have yet to write."""
+    if _WAIT not in text and any(rule.programmatic.text != "False" for rule in space.launches):
+        raise InputError(
+            f"{path}: never waits for earlier grids, but launches of {space.source or space.family} are `programmatic`",
+            hint="let each kernel call kt::wait_for_earlier_grids() of include/kt/ptx/grid_dependency.cuh first",
+        )
 
 
 def _names(space: SearchSpace, config: Config, signature: Signature, arch: str) -> dict[str, Any]:

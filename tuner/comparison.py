@@ -7,6 +7,7 @@ found, the two meet in finals, and the faster one is the winner.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison"]
 
+AHEAD = 8  # shapes whose kernels are at the compilers together
 STOP_ABOVE = 2.0  # times as long as the winner: what one run finds slower than this is timed no more
 ENOUGH_SAMPLES = 3  # of an earlier measurement that is not made again; one that a search stopped has fewer
 CHALLENGES_BELOW = 0.985  # of the winner's time: beyond what two measurements of one kernel differ by
@@ -53,18 +55,24 @@ class Comparison:
     def run(self, shapes: Sequence[BestConfig]) -> Iterator[BestConfig]:
         """Time the shapes of these winners; yields each winner that another shape's kernel has beaten, as it is now."""
         rivals = Rivals(self.request, self.gpu.compilation, self.bests)
-        met = [(best, self._unknown(best, rivals)) for best in shapes]
-        for _, unknown in met:
-            for one in unknown:
-                self.gpu.compilation.request(one.kernel, one.launches)
-        met = [(best, unknown) for best, unknown in met if unknown]
-        for done, (best, unknown) in enumerate(met, 1):
+        planned: deque[list[Rival]] = deque()
+        for done, best in enumerate(shapes):
+            for ahead in shapes[done + len(planned) : done + AHEAD]:
+                planned.append(self._planned(ahead, rivals))
             if self.clock.left <= 0:
                 return
-            better = self._better(best, rivals, unknown)
-            self.recorder.observer.compared(done, len(met), better)
+            unknown = planned.popleft()
+            better = self._better(best, rivals, unknown) if unknown else None
+            self.recorder.observer.compared(done + 1, len(shapes), better)
             if better is not None:
                 yield better
+
+    def _planned(self, best: BestConfig, rivals: Rivals) -> list[Rival]:
+        """What is to be timed on a shape, at the compilers."""
+        unknown = self._unknown(best, rivals)
+        for one in unknown:
+            self.gpu.compilation.request(one.kernel, one.launches)
+        return unknown
 
     def _better(self, best: BestConfig, rivals: Rivals, unknown: Sequence[Rival]) -> BestConfig | None:
         """Time rivals on a shape; the new winner if one of them is faster."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kt.problems import Signature
     from kt.search_spaces.space import Config, SearchSpace, Value
 
-__all__ = ["CurrentMeasurements"]
+__all__ = ["CurrentMeasurements", "kernel_of", "of_kernels"]
 
 
 @dataclass
@@ -84,3 +84,28 @@ def _offered(identity: str, spaces: Mapping[str, SearchSpace]) -> Config | None:
     except (ValueError, TypeError, KeyError):
         return None
     return config if config.identity == identity else None
+
+
+def of_kernels(
+    stored: Mapping[tuple[str, str], Measurement], kernels: Collection[str]
+) -> dict[tuple[str, str], Measurement]:
+    """The measurements of some kernels, as `kernel_of` names them, whatever their run-time choices."""
+    return {name: one for name, one in stored.items() if _kernel_of_text(name[0]) in kernels}
+
+
+def kernel_of(config: Config) -> str:
+    """The identity of a configuration without its run-time choices."""
+    from kt.search_spaces.space import Config
+
+    return Config(config.family, config.parameters).identity
+
+
+def _kernel_of_text(identity: str) -> str:
+    """The same of a configuration that is given by its identity; "" if it is none."""
+    from kt.search_spaces.space import Config
+
+    try:
+        family, parameters, _ = json.loads(identity)
+        return Config(family, tuple(parameters.items())).identity
+    except (ValueError, TypeError, AttributeError):
+        return ""

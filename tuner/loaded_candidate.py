@@ -10,6 +10,7 @@ from kt.problems import Problem
 from kt.search_spaces.space import Launch
 from kt.tuner.arguments import POINTERS
 from kt.tuner.cuda import CUDA_ERRORS, cupy, driver, in_words
+from kt.tuner.kernel_launch import KernelLaunch, Parameters
 from kt.tuner.messages import Candidate
 from kt.tuner.tensor_map import TensorMapRefused, tensor_map_argument
 
@@ -36,7 +37,7 @@ class LoadedCandidate:
         self.name = candidate.name
         self.runtime = candidate.runtime
         self.workspace_bytes = candidate.workspace_bytes
-        self._launches: list[tuple[Any, Launch]] = []
+        self._launches: list[tuple[KernelLaunch, Launch]] = []
         self._module: Any = None
         try:
             self._module = cupy.cuda.function.Module()
@@ -45,7 +46,7 @@ class LoadedCandidate:
             raise LaunchRefused(f"the cubin cannot be read: {error}") from error
         except CUDA_ERRORS as error:
             raise LaunchRefused(f"the cubin does not load: {in_words(error)}") from error
-        self._launches = [(self._function(launch), launch) for launch in candidate.launches]
+        self._launches = [(self._launch(launch), launch) for launch in candidate.launches]
 
     def __enter__(self) -> Self:
         return self
@@ -59,11 +60,11 @@ class LoadedCandidate:
         self._module = None
 
     @property
-    def functions(self) -> list[tuple[Any, Launch]]:
-        """CuPy's function of each launch, in order."""
-        return list(self._launches)
+    def launches(self) -> list[KernelLaunch]:
+        """What is launched, in order."""
+        return [kernel for kernel, _ in self._launches]
 
-    def bind(self, problem: Problem, arguments: Any) -> list[tuple[Any, ...]]:
+    def bind(self, problem: Problem, arguments: Any) -> list[Parameters]:
         """What each kernel of the sequence is given: the same `GemmArguments`, and tensor maps of what they point to.
 
         Raises:
@@ -72,25 +73,26 @@ class LoadedCandidate:
         pointers = {name: int(arguments[name]) for name in POINTERS}
         try:
             return [
-                (arguments, *(tensor_map_argument(one, problem, pointers) for one in launch.tensor_maps))
+                Parameters([arguments, *(tensor_map_argument(one, problem, pointers) for one in launch.tensor_maps)])
                 for _, launch in self._launches
             ]
         except TensorMapRefused as error:
             raise LaunchRefused(str(error)) from error
 
-    def enqueue(self, bound: Sequence[tuple[Any, ...]]) -> None:
+    def enqueue(self, bound: Sequence[Parameters]) -> None:
         """Launch every kernel of the sequence with what `bind` has returned.
 
         Raises:
             LaunchRefused: CUDA refuses a launch.
         """
-        for (function, launch), arguments in zip(self._launches, bound, strict=True):
+        stream = cupy.cuda.get_current_stream().ptr
+        for (kernel, launch), parameters in zip(self._launches, bound, strict=True):
             try:
-                function((launch.grid,), (launch.block,), arguments, shared_mem=launch.smem_bytes)
+                kernel.enqueue(stream, parameters.address)
             except CUDA_ERRORS as error:
                 raise LaunchRefused(f"{_in_words(launch)}: {in_words(error)}") from error
 
-    def _function(self, launch: Launch) -> Any:
+    def _launch(self, launch: Launch) -> KernelLaunch:
         if not 1 <= launch.grid <= _MOST_BLOCKS or launch.block < 1 or launch.smem_bytes < 0:
             raise LaunchRefused(f"{_in_words(launch)}: not a launch that CUDA knows")
         try:
@@ -98,15 +100,15 @@ class LoadedCandidate:
             static = driver.funcGetAttribute(_STATIC_SMEM, function.ptr)
             if launch.smem_bytes + static > _SMEM_WITHOUT_OPT_IN:
                 driver.funcSetAttribute(function.ptr, _MOST_DYNAMIC_SMEM, launch.smem_bytes)
+            return KernelLaunch(function.ptr, launch)
         except CUDA_ERRORS as error:
             raise LaunchRefused(f"{_in_words(launch)}: {in_words(error)}") from error
-        return function
 
 
 class Rotation:
     """Enqueues one run after the other, each on the next operand set."""
 
-    def __init__(self, candidate: LoadedCandidate, bound: Sequence[Sequence[tuple[Any, ...]]]) -> None:
+    def __init__(self, candidate: LoadedCandidate, bound: Sequence[Sequence[Parameters]]) -> None:
         self._candidate = candidate
         self._bound = bound
         self._next = 0

@@ -319,7 +319,6 @@ def host_us(call: Callable[[], object], synchronize: Callable[[], object], calls
 def test_a_call_costs_at_most_15_us_more_than_the_launch(cupy: Any, kind: str) -> None:
     """Over CUDA's launch of the same kernel with the same arguments, of small problems, out given."""
     from kt.runtime import gemm
-    from kt.tuner.cuda import driver
 
     problem = TUNED[5] if kind == "cupy" else TUNED[0]
     if kind.startswith("torch"):
@@ -338,8 +337,8 @@ def test_a_call_costs_at_most_15_us_more_than_the_launch(cupy: Any, kind: str) -
     stream = cupy.cuda.get_current_stream()
 
     def raw() -> None:
-        for (function, grid, block, smem, *_), parameters in zip(plan._launches, plan._own.parameters, strict=True):
-            driver.launchKernel(function, grid, 1, 1, block, 1, 1, smem, stream.ptr, parameters, 0)
+        for launch, parameters in zip(plan._launches, plan._own.parameters, strict=True):
+            launch.enqueue(stream.ptr, parameters)
 
     whole, bare = host_us(lambda: kt.gemm(a, b, out), stream.synchronize), host_us(raw, stream.synchronize)
     print(f"\n{kind}: {whole:.1f} us a call, {bare:.1f} us the launch, workspace {plan._workspace_bytes} bytes")

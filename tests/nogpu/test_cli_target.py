@@ -82,3 +82,17 @@ def test_a_file_on_standard_input_is_no_output(project: Path) -> None:
         done = subprocess.run(command, stdin=shapes, env=environment, capture_output=True, text=True)
     assert done.returncode == 2
     assert "shapes.yaml is an input of this command" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["export/gemm_table.h.j2", "devices/gpus.yaml", "kt/cli/main.py", "kt/py.typed"])
+def test_a_file_of_kt_is_no_output(kt: Command, project: Path, name: str) -> None:
+    """kt would not work any more."""
+    file = ROOT / name
+    before = file.read_bytes()
+    for target in (file, project / "link"):
+        if target != file:
+            target.symlink_to(file)
+        outcome = kt("tune", "gemm", "--shapes", "shapes.yaml", "-o", target)
+        assert outcome.code == 2
+        assert f"{target} is a file of kt itself" in outcome.err
+    assert file.read_bytes() == before

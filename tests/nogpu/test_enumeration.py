@@ -82,7 +82,7 @@ def make(
     derived: Mapping[str, str] | None = None,
     runtime: Mapping[str, tuple[Value, ...]] | None = None,
 ) -> SearchSpace:
-    rule = LaunchRule("k", parse(1), parse(32), parse(0), parse(True))
+    rule = LaunchRule("k", parse(1), parse(32), parse(0), parse(True), parse(False))
     return SearchSpace(
         "gemm", "made", "k.cu.j2", ("fp32",), (7, 5), parameters, runtime or {}, {},
         {name: parse(text) for name, text in (derived or {}).items()},
@@ -320,9 +320,8 @@ def test_a_missing_name_that_is_no_size_is_an_error() -> None:
 def test_cuda_limits_hold_whatever_the_file_says() -> None:
     """A launch beyond CUDA's limits is rejected and counted, though no constraint of the file says so."""
     grid, block = parse("cdiv(m, a) * 4096"), parse("a * 64")
-    space = replace(
-        make({"a": (1, 8, 32)}, []), launches=(LaunchRule("k", grid, block, parse("a * 2048"), parse("a")),)
-    )
+    rule = LaunchRule("k", grid, block, parse("a * 2048"), parse("a"), parse(False))
+    space = replace(make({"a": (1, 8, 32)}, []), launches=(rule,))
     names = {**DEVICE, **Problem(1048577, 16, 16).names()}
     found = enumerate_space(space, names)
     assert [found.config(i).as_dict() for i in range(len(found))] == [{"a": 8}]

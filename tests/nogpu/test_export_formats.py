@@ -298,7 +298,9 @@ def test_a_cache_of_a_stranger_is_refused(kt: Command, tmp_path: Path) -> None:
 
 
 def test_formats_exclude_each_other(kt: Command) -> None:
-    """The hint names all of them."""
+    """Those that clash are named; without one the hint names all of them."""
     outcome: Any = kt("export", "--csv", "--t4")
     assert outcome.code == 2
-    assert "--json, --csv, --t4 and --header" in outcome.err
+    assert "one format, not --csv and --t4" in outcome.err
+    assert "--json, --csv, --t4 and --header" in kt("export").err
+    assert "give --header too" in kt("export", "--json", "--table-only").err

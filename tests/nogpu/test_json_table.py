@@ -214,6 +214,11 @@ def test_what_is_no_table_is_refused_with_the_place(text: str, message: str, tmp
         (("complete",), 1, "complete: must be true or false"),
         (("edge",), [1], "edge: must be a list of texts"),
         (("sources",), {"simt": 1}, "sources.simt: must be a text"),
+        (("time_us",), 1.25, "(tflops|gb_per_s): is .*; the row's times give"),
+        (("gb_per_s",), "fast", 'gb_per_s: is "fast"; the row'),
+        (("floor_fraction",), None, "floor_fraction: is null; the row"),
+        (("ratio",), {"cublas": 9.0}, "ratio: is .*9.0"),
+        (("ratio",), {}, "ratio: is {}; the row"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_row(
@@ -232,6 +237,15 @@ def test_a_wrong_field_is_named_with_its_row(
     with pytest.raises(InputError, match=message) as caught:
         read_table(tmp_path / "t.json")
     assert "t.json: rows[2]." in caught.value.message
+
+
+def test_a_prediction_is_not_taken_for_a_measurement(make_winner: Any, tmp_path: Path) -> None:
+    """A method of the model measures nothing, whatever the row calls itself."""
+    (tmp_path / "t.json").write_text(render_table([make_winner(method="model/3")]))
+    with pytest.raises(InputError, match="kind: is measured, but the method model/3 measures nothing"):
+        read_table(tmp_path / "t.json")
+    (tmp_path / "t.json").write_text(render_table([make_winner(method="model/3", predicted=True)]))
+    assert read_table(tmp_path / "t.json")
 
 
 def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:

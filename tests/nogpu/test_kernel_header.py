@@ -19,6 +19,7 @@ from kt.export.contents import Contents, Search
 from kt.export.dispatch import pick
 from kt.export.kernel_header import render_kernel_header
 from kt.problems import LAYOUTS, Problem
+from kt.problems.ranges import Range, RangedShape
 from kt.search_spaces.launch import violated
 from kt.search_spaces.loader import builtin_spaces
 from kt.search_spaces.space import Config, TensorMap
@@ -97,6 +98,7 @@ def winners() -> list[BestConfig]:
     deep = Problem(256, 256, 65536, "bf16", "nn")
     bytes_ = Problem(2048, 2048, 2048, "int8", "tn")
     plain, batched = Problem(1000, 1000, 1000), Problem(640, 640, 640, batch=7)
+    between = Problem(707, 1000, 1000)
     thin = Problem(1, 6144, 4096, "fp32", "nt")
     decode, tall = Problem(8, 96, 5120, "bf16", "nt"), Problem(802816, 64, 147, "bf16", "nt")
     chosen: list[tuple[Problem, Config]] = [
@@ -108,6 +110,7 @@ def winners() -> list[BestConfig]:
         (Problem(3000, 3000, 3000, "bf16"), configured("mma", Problem(3000, 3000, 3000, "bf16"), stream_k=1)),
         (Problem(300, 300, 30001, "bf16", "nt"), configured("mma", Problem(300, 300, 30001, "bf16", "nt"), split_k=4)),
         (plain, configured("simt", plain)),
+        (between, configured("simt", between, stages=2)),
         (batched, configured("simt", batched, split_k=2)),
         (thin, configured("simt", thin, split_k=8)),
         (thin, configured("skinny", thin, tile_s=1, split_k=2)),
@@ -115,6 +118,17 @@ def winners() -> list[BestConfig]:
         (tall, configured("skinny", tall, form="stretch", streamed="a", tile_s=64, warps_l=4, warps_k=1, stages=2)),
     ]
     return [winner(problem, config, 100.0 + i) for i, (problem, config) in enumerate(chosen)]
+
+
+def ranged() -> list[RangedShape]:
+    """Rows and sums that vary at run time, of winners: what is tuned of each bucket is among these."""
+    return [
+        RangedShape("m", Range(500, 1000, 1), {"n": 1000, "k": 1000}),
+        RangedShape("k", Range(1000, 1000, 1), {"m": 1000, "n": 1000, "dtype": "bf16"}),
+        RangedShape("n", Range(4099, 4099, 1), {"m": 4093, "k": 4091, "dtype": "bf16", "layout": "nt"}),
+        RangedShape("batch", Range(7, 7, 1), {"m": 640, "n": 640, "k": 640}),
+        RangedShape("m", Range(1, 9, 3), {"n": 7, "k": 7}),  # not tuned
+    ]
 
 
 def winner(problem: Problem, config: Config, time_us: float) -> BestConfig:
@@ -209,6 +223,16 @@ def problems(listed: list[BestConfig]) -> Iterator[Problem]:
         )
 
 
+def in_buckets() -> Iterator[Problem]:
+    """The ends of a range, beside them, within; and what is like a bucket's problem but for one field."""
+    for m in (1, 499, 500, 501, 706, 708, 999, 1001, LARGEST):
+        yield Problem(m, 1000, 1000)
+        yield Problem(m, 1000, 1000, alpha=2.0, beta=1.0, base_alignment=4)
+    others: list[dict[str, Any]] = [{"lda": 1008}, {"ldc": 1001}, {"batch": 2}, {"layout": "nt"}, {"n": 1001}]
+    yield from (Problem(**{"m": 600, "n": 1000, "k": 1000, **other}) for other in others)
+    yield from (Problem(640, 640, 640, batch=batch) for batch in (6, 8))
+
+
 def cut(value: int, whole: int) -> int:
     return max(whole, value // whole * whole)
 
@@ -221,7 +245,7 @@ def planner(folder: Path) -> Path:
     """
     (folder / "plan.cu").write_text(PLAN)
     listed = winners()
-    (folder / "kt_gemm.cuh").write_text(render_kernel_header(listed, SPACES))
+    (folder / "kt_gemm.cuh").write_text(render_kernel_header(listed, SPACES, ranged=ranged()))
     nvcc(folder, "-arch=sm_75", "plan.cu", "-o", "plan")
     return folder / "plan"
 
@@ -239,8 +263,8 @@ def planned(planner: Path, asked: list[Problem], *arguments: str) -> list[str]:
 def test_plans_are_those_of_python(planner: Path) -> None:
     """Configuration, launches, tensor maps and workspace of every problem, at, beside and far from tuned shapes."""
     listed = winners()
-    known = collect(listed, SPACES)
-    asked = list(problems(listed))
+    known = collect(listed, SPACES, ranged=ranged())
+    asked = [*problems(listed), *in_buckets()]
     answers = planned(planner, asked)
     wrong = [
         (problem.label, given, wanted)

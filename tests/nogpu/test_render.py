@@ -264,3 +264,16 @@ def test_names_of_a_signature_are_the_cpp_types() -> None:
     assert (names["type_in"], names["type_acc"], names["type_out"]) == ("__half", "float", "float")
     assert (names["header_in"], names["header_out"]) == ("cuda_fp16.h", "")
     assert (names["arch"], names["target"]) == (90, "sm_90a")
+
+
+def test_a_template_that_does_not_wait_is_refused_where_the_space_starts_grids_early(folder: Path) -> None:
+    """Its grids would read what earlier ones have yet to write."""
+    own = folder / "gemm"
+    own.mkdir()
+    (own / "simt.cu.j2").write_text('extern "C" __global__ void kt_gemm() {}\n')
+    (space,) = [space for space in SPACES if space.family == "simt"]
+    config, signature = space.config(dict(space.default)), Problem(8, 8, 8).signature
+    with pytest.raises(InputError, match=r"simt\.cu\.j2: never waits for earlier grids"):
+        render(space, config, signature, "sm_90a", [folder])
+    (own / "simt.cu.j2").write_text('{% include "include/kt/ptx/grid_dependency.cuh" %}\n')
+    assert render(space, config, signature, "sm_90a", [folder]).text

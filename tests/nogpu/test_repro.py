@@ -86,7 +86,7 @@ def test_the_kernel_is_what_was_tuned(winner: Make) -> None:
     assert render(SPACES["simt"], best.config, problem.signature, "sm_90a").text.strip() in text
     assert len(best.launches) == 2
     for launch in best.launches:
-        call = f"::{launch.kernel}), dim3({launch.grid}), dim3({launch.block}), parameters, {launch.smem_bytes}, stream"
+        call = f"::{launch.kernel}), {launch.grid}, {launch.block}, {launch.smem_bytes}, true, parameters, stream"
         assert call in text
     assert f"kWorkspace = {best.workspace_bytes};" in text
     names, values = re.search(r"kBatch, /\*(.*?)\*/ (.*?), 0};", text).groups()  # type: ignore[union-attr]

@@ -70,6 +70,11 @@ enum { cudaSuccess = 0, cudaFuncAttributeMaxDynamicSharedMemorySize, cudaDevAttr
 enum { cudaStreamCaptureModeThreadLocal };
 using cudaStream_t = int*; using cudaGraph_t = int*; using cudaGraphExec_t = int*; using cudaEvent_t = int*;
 struct cudaDeviceProp { char name[16] = "stand-in"; int major = 9, minor = 0; };
+struct cudaLaunchAttribute { int id; struct { int programmaticStreamSerializationAllowed; } val; };
+enum { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim; size_t dynamicSmemBytes; cudaStream_t stream; cudaLaunchAttribute* attrs; unsigned numAttrs;
+};
 static const char* cudaGetErrorString(int) { return "an error"; }
 static int cudaGetLastError() { return 0; }
 static int cudaMalloc(void** p, size_t size) { *p = std::aligned_alloc(256, (size + 255) / 256 * 256); return 0; }
@@ -128,7 +133,8 @@ struct Block {
   int m, n, k, batch, split_k, raster_group, stream_k, reserved0;
 };
 void tuned(Block p);
-static int cudaLaunchKernel(const void*, dim3 grid, dim3 block, void** parameters, size_t, cudaStream_t) {
+static int cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void*, void** parameters) {
+  const dim3 grid = config->gridDim, block = config->blockDim;
   on_cpu(grid.x, block.x, false, [&] { tuned(*static_cast<Block*>(parameters[0])); });
   return 0;
 }

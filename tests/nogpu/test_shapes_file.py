@@ -1,5 +1,6 @@
 """shapes.yaml: what a row may say, what it stands for, and how each slip is reported."""
 
+import itertools
 import json
 import re
 import subprocess
@@ -11,10 +12,14 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped, unused-ignore]
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kt.errors import InputError
 from kt.problems import DTYPES, Problem, load_shapes, shapes_schema
+from kt.problems.ranges import MAX_BUCKETS, Range, read_range
 from kt.problems.shape_keys import INFORMATION, KEYS
+from kt.problems.shapes_file import load_ranged
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "benchmarks" / "bench.yaml"
@@ -172,7 +177,12 @@ def test_another_format_is_no_slip(load: Any, word: str, meant: str | None) -> N
         ("{m: -1, n: 4, k: 4}", "is -1; it must be a whole number from 1 to 2147483647", "1 or more"),
         ("{m: 4, n: 4, k: -1}", "k is -1; it must be a whole number from 0 to 2147483647", "0 or more"),
         ("{m: 2147483648, n: 4, k: 4}", "m is 2147483648; it must be a whole number from 1 to 2147483647", ""),
-        ("{m: {a: 1}, n: 4, k: 4}", "m is a mapping; it must be a whole number", "one number"),
+        ("{m: {a: 1}, n: 4, k: 4}", "shapes[0].m.a is not a known key", "buckets, from, to"),
+        ("{m: {to: 1}, n: 4, k: 4}", "shapes[0].m has no from", "{from: 1, to: 4096, buckets: 12}"),
+        ("{m: {from: 0, to: 1}, n: 4, k: 4}", "shapes[0].m.from is 0; it must be a whole number from 1", ""),
+        ("{m: {from: 9, to: 8}, n: 4, k: 4}", "shapes[0].m is a range from 9 to 8, which is empty", "smaller one"),
+        ("{m: {from: 1, to: 8, buckets: 257}, n: 4, k: 4}", "buckets is 257; it must be a whole number from 1", ""),
+        ("{m: 4, n: 4, k: 4, lda: {from: 4, to: 8}}", "shapes[0].lda is a mapping; it must be a whole number", "one"),
         ("{m: [1, [2]], n: 4, k: 4}", "shapes.yaml:2:13: shapes[0].m[1] is a list; it must be", "one number"),
         ("{m: [1, x], n: 4, k: 4}", "shapes.yaml:2:13: shapes[0].m[1] is the text x; it must be", ""),
         ("{m: [], n: 4, k: 4}", "shapes.yaml:2:9: shapes[0].m is an empty list", "at least one"),
@@ -330,6 +340,7 @@ def test_schema_is_valid_and_accepts_what_loads(load: Any) -> None:
         BENCH.read_text(),
         "dtype: [fp32, f64]\nbeta: 1.5\ntag: x\nshapes: [{m: [1, 2], n: 3, k: 0, lda: 8, src: y}]",
         "- {m: 1, n: 2, k: 3}",
+        "- {m: {from: 1, to: 9, buckets: 2}, n: [{from: 1, to: 2}, 7], k: 3}",
     ]
     for text in texts:
         load(text)
@@ -375,3 +386,50 @@ def test_quotes_are_named_only_where_there_are_some(tmp_path: Path, alpha: str, 
     with pytest.raises(InputError) as caught:
         load_shapes(path)
     assert (caught.value.hint or "").startswith(hint)
+
+
+# Ranges
+
+
+def test_a_range_stands_for_the_ends_and_middles_of_its_buckets(load: Any) -> None:
+    """Buckets grow by one factor; a bucket for each doubling unless their number is said."""
+    sizes = [1, 2, 3, 4, 6, 8, 12, 16]
+    written = "{m: {from: 1, to: 16, buckets: 4}, n: 8, k: [8, 16]}"
+    assert [problem.m for problem in load(f"shapes: [{written}]") if problem.k == 8] == sizes
+    assert [problem.m for problem in load("m: {from: 1, to: 16}\nshapes: [{n: 8, k: 8}]")] == sizes
+    assert [problem.k for problem in load("shapes: [{m: 1, n: 1, k: [{from: 0, to: 1, buckets: 2}, 7]}]")] == [0, 1, 7]
+
+
+@given(
+    first=st.integers(0, 2**31 - 1) | st.integers(0, 40),
+    more=st.integers(0, 2**31 - 1) | st.integers(0, 40),
+    wanted=st.integers(1, MAX_BUCKETS),
+)
+def test_buckets_have_every_size_once(first: int, more: int, wanted: int) -> None:
+    one = Range(first, min(2**31 - 1, first + more), wanted)
+    buckets = one.buckets
+    assert len(buckets) <= wanted
+    assert (buckets[0].first, buckets[-1].last) == (one.first, one.last)
+    assert all(left.last + 1 == right.first for left, right in itertools.pairwise(buckets))
+    assert all(bucket.first <= bucket.middle <= bucket.last for bucket in buckets)
+    assert set(one.sizes) == {size for bucket in buckets for size in (bucket.middle, bucket.last)}
+
+
+def test_a_ranged_row_tells_its_problems_by_the_size(tmp_path: Path) -> None:
+    """One for each combination of everything else."""
+    path = tmp_path / "shapes.yaml"
+    path.write_text("shapes: [{m: {from: 1, to: 8}, n: [4, 5], k: 3, layout: tn}, {m: 1, n: 1, k: 1}]")
+    problems, ranged = load_ranged(path)
+    assert [(one.name, one.values["n"]) for one in ranged] == [("m", 4), ("m", 5)]
+    assert ranged[0].at(8) in problems
+    assert ranged[1].at(7) == Problem(7, 5, 3, "fp32", "tn")
+    replaced, of_option = load_ranged(path, ranges=dict([read_range("n=1:2:1")]))
+    assert {problem.n for problem in replaced} == {1, 2}
+    assert [one.name for one in of_option] == ["m", "m", "n", "n", "n", "n", "n", "n", "n"]
+
+
+@pytest.mark.parametrize("text", ["", "m", "m=1", "lda=1:2", "m=1:2:3:4", "m=a:b", "m=-1:4", "m=1:4,n=2:3"])
+def test_what_is_no_range_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is no range"):
+        read_range(text)
+    assert read_range(" k=0:4096:12 ") == ("k", Range(0, 4096, 12))

@@ -558,6 +558,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
   } else {
     shared.make_barriers(warp);
   }
+  wait_for_earlier_grids();
   if (warp < 4) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
     if (warp == 0 || Traits::kFed) {
