@@ -130,7 +130,7 @@ class StreamTiles(Tiles):
         pieces = self.tile_s if self._plain else self._octets
         across = np.minimum(WIDE_BYTES, np.minimum(width, pieces * self.element_bytes))
         reads: Numbers = pieces * WIDE_BYTES / np.where(along_k, np.minimum(WIDE_BYTES, width), across)
-        return reads
+        return np.where(self.stretch > 0, pieces, reads)  # stretches have them arranged in shared memory
 
     @property
     def _access_bytes(self) -> Numbers:

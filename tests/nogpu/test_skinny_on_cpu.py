@@ -19,8 +19,8 @@ INCLUDE = BUILTIN / "include" / "kt"
 DATA = Path(__file__).parent / "data"
 HEADERS = (
     "common.cuh", "convert.cuh", "epilogue.cuh", "kernels/skinny_streamed.cuh", "kernels/skinny_held.cuh",
-    "kernels/skinny_sums.cuh", "kernels/skinny.cuh", "kernels/skinny_stretch_source.cuh", "kernels/skinny_stretch_sums.cuh",
-    "kernels/skinny_stretch_results.cuh", "kernels/skinny_stretch.cuh",
+    "kernels/skinny_sums.cuh", "kernels/skinny.cuh", "kernels/skinny_stretch_source.cuh",
+    "kernels/skinny_stretch_sums.cuh", "kernels/skinny_stretch_results.cuh", "kernels/skinny_stretch.cuh",
 )  # fmt: skip
 # format, its type, of sums, of C
 FORMATS = {

@@ -74,7 +74,8 @@ struct StretchTraits {
 
 // Fills the held pieces, element by element: once a block.
 template <class Traits>
-__device__ __forceinline__ void arrange_held(const GemmArguments& args, unsigned shared, const typename Traits::Source& source) {
+__device__ __forceinline__ void arrange_held(const GemmArguments& args, unsigned shared,
+                                             const typename Traits::Source& source) {
   using TIn = typename Traits::TIn;
   using Held = typename Traits::Held;
   const TIn* const held = static_cast<const TIn*>(Traits::STREAMED_A ? args.b : args.a);
@@ -85,12 +86,13 @@ __device__ __forceinline__ void arrange_held(const GemmArguments& args, unsigned
     const int piece = index % Held::kPieces, row = Held::held_row(piece);
     const int chunk = index / Held::kPieces, elements = Traits::kElements / (chunk < source.chunks.whole ? 1 : 2);
     const int first_k = chunk * Traits::kChunk + Held::along_k(piece) * elements;
+    const int valid = row < rows ? min_of(elements, args.k - first_k) : 0;
+    const TIn* from = held + (Traits::HELD_K ? row * pitch + first_k : first_k * pitch + row);
     unsigned words[4] = {0, 0, 0, 0};
 #pragma unroll
     for (int i = 0; i < Traits::kElements; ++i) {
-      const int k = first_k + i;
-      const TIn* const from = held + (Traits::HELD_K ? row * pitch + k : k * pitch + row);
-      const auto bits = ptx::read_only<Traits::kSize>(from, row < rows && k < args.k && i < elements);
+      const auto bits = ptx::read_only<Traits::kSize>(from, i < valid);
+      from += Traits::HELD_K ? 1 : pitch;
 #pragma unroll
       for (int word = 0; word < cdiv(Traits::kSize, 4); ++word) {
         words[i * Traits::kSize / 4 + word] |= bits.at[word] << i * Traits::kSize % 4 * 8;

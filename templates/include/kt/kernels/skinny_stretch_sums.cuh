@@ -29,12 +29,12 @@ struct TurnedSums {
   __device__ __forceinline__ void add(const Source& source, unsigned buffer, const Held& held, int chunk) {
     typename Held::Pieces pieces;
     held.read(pieces, chunk, 0);
-    Products::prepare(pieces);
+    Products::template prepare<PARTS>(pieces);
 #pragma unroll
     for (int first = 0; first < LANE_ROWS; first += kSlots) {
       unsigned rows[kSlots][4];
       source.template read<PARTS>(rows, first, buffer, chunk);
-      Products::prepare(rows);
+      Products::template prepare<PARTS>(rows);
 #pragma unroll
       for (int slot = 0; slot < kSlots; ++slot) {
 #pragma unroll

@@ -41,8 +41,8 @@ struct TensorSums {
   // PARTS: halves of the pieces that are multiplied.
   template <int PARTS = 2>
   __device__ __forceinline__ void multiply(unsigned (&rows)[LANE_ROWS][4], const Held&, int) {
-    prepare(rows);
-    prepare(pieces);
+    prepare<PARTS>(rows);
+    prepare<PARTS>(pieces);
 #pragma unroll
     for (int j = 0; j < kOctets; ++j) {
 #pragma unroll
@@ -58,13 +58,13 @@ struct TensorSums {
   __device__ __forceinline__ TAcc sum(int slot, int owned) const { return at[slot / 2][owned / 2][slot % 2 * 2 + owned % 2]; }
 
   // Rounds the words of pieces to what mma takes.
-  template <int COUNT>
+  template <int PARTS, int COUNT>
   __device__ __forceinline__ static void prepare(unsigned (&pieces)[COUNT][4]) {
     if constexpr (FORMAT == Format::kTf32) {
 #pragma unroll
       for (int i = 0; i < COUNT; ++i)
 #pragma unroll
-        for (int word = 0; word < 4; ++word) pieces[i][word] = ptx::round_to_tf32(pieces[i][word]);
+        for (int word = 0; word < 2 * PARTS; ++word) pieces[i][word] = ptx::round_to_tf32(pieces[i][word]);
     }
   }
 

@@ -538,7 +538,8 @@ class WgmmaConsumer {
     for (int i = 0; i < Traits::kTilesM; ++i) {
       const int row = tile.m + (Traits::kExchanged ? 0 : first + 64 * i);
       const int column = tile.n + (Traits::kExchanged ? first + 64 * i : 0);
-      panels.store(to_c, map_c, Traits::STORE == 16 && by_tma_, sum[i], row, column, tile.batch);
+      panels.store(to_c, map_c, Traits::STORE == 16 && by_tma_, sum[i], row, column, tile.batch,
+                   c_policy<TOut>(args.m, args.n, args.batch));
     }
   }
 

@@ -16,16 +16,12 @@ __device__ __forceinline__ int lane_here() {
   return lane;
 }
 
-// Two neighbouring elements of a 16-bit output in one word.
-template <bool BF16>
-__device__ __forceinline__ unsigned pack_pair(float low, float high) {
-  unsigned pair;
-  if constexpr (BF16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(high), "f"(low));
-  }
-  return pair;
+// A C that L2 cannot hold leaves it at once: the lines of a row, which are written one soon after the other, then reach the
+// memory together, and operands stay. (On sm_90 L2 has 50 or 60 MB.)
+template <class TOut>
+__device__ __forceinline__ unsigned long long c_policy(int m, int n, int batch) {
+  constexpr long long kMost = (64 << 20) / int(sizeof(TOut));
+  return ptx::store_policy((long long)m * n * batch > kMost);
 }
 
 // By TMA, for beta = 0 and rows of C that start at multiples of 16 bytes. The warp's part of shared memory is a ring of
@@ -45,6 +41,7 @@ struct WgmmaTmaStore {
                                                const TAcc* sum, TAcc alpha, int row, int column, int batch) {
     const int lane = lane_here();
     const unsigned place = ring + place_of(lane);
+    const unsigned long long policy = c_policy<TOut>(args.m, args.n, args.batch);
 #pragma unroll
     for (int panel = 0; panel < kPanels; ++panel) {
       constexpr int kSlot = kSlotBytes;
@@ -55,7 +52,7 @@ struct WgmmaTmaStore {
       __syncwarp();
       if (lane == 0) {
         if (row < args.m && column + panel * kColumns < args.n) {
-          ptx::tma_store(map, ring + panel % SLOTS * kSlot, column + panel * kColumns, row, batch);
+          ptx::tma_store(map, ring + panel % SLOTS * kSlot, column + panel * kColumns, row, batch, policy);
         }
         ptx::tma_store_commit();
       }
@@ -84,7 +81,7 @@ struct WgmmaTmaStore {
         const TAcc* const part = sum + column / 2;
         unsigned pairs[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) pairs[i] = pack_pair<OUT_BF16>(alpha * part[2 * i], alpha * part[2 * i + 1]);
+        for (int i = 0; i < 4; ++i) pairs[i] = ptx::pack_pair<OUT_BF16>(alpha * part[2 * i], alpha * part[2 * i + 1]);
         ptx::stmatrix_x4((place ^ unsigned(column * 2)) + offset, pairs[0], pairs[1], pairs[2], pairs[3]);
       }
     } else {

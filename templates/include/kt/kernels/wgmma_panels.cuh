@@ -25,7 +25,7 @@ struct WgmmaPanelStore {
   // ordinary accesses, whatever beta and the alignment.
   template <class Target>
   __device__ __forceinline__ void store(const Target& output, const TensorMap& map, bool by_tma, const TAcc* sum, int row,
-                                        int column, int batch) const {
+                                        int column, int batch, unsigned long long policy) const {
     const int lane = lane_here();
     const bool asks = lane == 0 && warp % 2 == 0;
     const unsigned place = ring + place_of(warp, lane);
@@ -42,7 +42,7 @@ struct WgmmaPanelStore {
       if (!by_tma) {
         write(output, ring + slot, warp % 2 * 32 + lane, at_row, at_column);
       } else if (asks) {
-        if (at_row < output.m && at_column < output.n) ptx::tma_store(map, ring + slot, at_column, at_row, batch);
+        if (at_row < output.m && at_column < output.n) ptx::tma_store(map, ring + slot, at_column, at_row, batch, policy);
         ptx::tma_store_commit();
       }
     }

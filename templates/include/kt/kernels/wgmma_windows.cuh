@@ -125,7 +125,7 @@ struct WgmmaWindowStore {
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-        for (int j = 0; j < kWords; ++j) words[i][j] = pack_pair<BF16>(scaled[i][2 * j], scaled[i][2 * j + 1]);
+        for (int j = 0; j < kWords; ++j) words[i][j] = ptx::pack_pair<BF16>(scaled[i][2 * j], scaled[i][2 * j + 1]);
       }
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
