@@ -247,7 +247,7 @@ inline double element(unsigned word, int index) {
 }
 
 template <Format FORMAT, class TAcc, class Word>
-inline void mma(TAcc (&sum)[4], const Word* a, const Word* b) {
+inline void multiply(TAcc (&sum)[4], const Word* a, const Word* b) {
   constexpr int kPacked = FORMAT == Format::kTf32 || FORMAT == Format::kFp64 ? 1 : FORMAT == Format::kBf16 ? 2 : 4;
   std::vector<double> values;
   for (int word = 0; word < 6; ++word) {
@@ -272,6 +272,11 @@ inline void mma(TAcc (&sum)[4], const Word* a, const Word* b) {
     }
   }
 }
+
+template <Format FORMAT, class TAcc>
+inline void mma(TAcc (&sum)[4], const unsigned* a, const unsigned* b) { multiply<FORMAT>(sum, a, b); }
+template <Format FORMAT>
+inline void mma_eight(double (&sum)[4], const double (&a)[4], const double (&b)[2]) { multiply<FORMAT>(sum, &a[0], &b[0]); }
 
 }  // namespace ptx
 }  // namespace kt

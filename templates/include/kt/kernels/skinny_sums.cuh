@@ -65,7 +65,7 @@ struct TensorSums {
     if constexpr (FORMAT == Format::kFp64) {
       const double a[4] = {number(low), number(high), number(low + 2), number(high + 2)};
       const double b[2] = {number(held), number(held + 2)};
-      ptx::mma<FORMAT>(sum, a, b);
+      ptx::mma_eight<FORMAT>(sum, a, b);
     } else if constexpr (kWidened) {
 #pragma unroll
       for (int word = 0; word < 4; ++word) {

@@ -89,6 +89,27 @@ __device__ __forceinline__ void mma(double (&sum)[4], const double* a, const dou
 #endif
 }
 
+// The same of 8 of k: of A words 0 and 1 and of B word 0 belong to k = t, the others to k = t + 4. The arrays have their
+// sizes here, for a fragment of 8 passes for one of 16 otherwise.
+template <Format FORMAT>
+__device__ __forceinline__ void mma_eight(double (&sum)[4], const double (&a)[4], const double (&b)[2]) {
+  static_assert(FORMAT == Format::kFp64);
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};\n"
+      : "+d"(sum[0]), "+d"(sum[1]), "+d"(sum[2]), "+d"(sum[3])
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#else
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};\n"
+                 : "+d"(sum[i % 2 * 2]), "+d"(sum[i % 2 * 2 + 1])
+                 : "d"(a[i]), "d"(b[i / 2]));
+  }
+#endif
+}
+
 // To the nearest number of tf32: `mma` itself would cut the bits that it has not. From sm_90 on it is one conversion,
 // ties to even. Before, half a unit of the last place that tf32 has is added (ties away from zero), by one logical
 // operation and one FFMA: what cvt.rna.tf32 becomes keeps the integer unit busy for longer than the multiplication
