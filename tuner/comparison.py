@@ -152,7 +152,7 @@ class Comparison:
             ties=(),
             baseline=dict(reply.peers) or best.baseline,
             default_us=best.default_us if one.config.family == best.config.family else None,
-            edge=edge(space, one.config, best.key.problem),
+            edge=edge(space, one.config, best.key.problem, self.request.device),
         )
         self.recorder.improved(better, one.source)
         return better

@@ -134,6 +134,25 @@ def test_clusters_and_schedules(dtype: str, choice: dict[str, Value], checks: Fa
     checks.check(cases(checks, problems, 6, choice))
 
 
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_few_rows(formats: Formats, checks: FamilyChecks) -> None:
+    """Rows of A that are not there are not loaded: the products of what wgmma takes for them are written nowhere."""
+    problems = [
+        formats.problem(m, n, k, layout, batch=batch, beta=beta)
+        for m, n, k, layout, batch, beta in (
+            (1, 300, 520, "nt", 1, 0.0), (13, 272, 1040, "nn", 1, 1.0), (16, 512, 2064, "nt", 3, 0.0),
+            (17, 208, 4096, "nt", 1, 0.0), (29, 515, 261, "nn", 2, 3.0), (32, 1024, 2048, "nn", 1, 0.0),
+        )
+    ]  # fmt: skip
+    choices: list[dict[str, Value]] = [
+        {}, {"schedule": "pingpong"}, {"cluster_n": 2}, {"tile_k_bytes": 256}, {"stages": 8}, {"split_k": 3},
+    ]  # fmt: skip
+    for choice in choices:
+        few = [case for rows in (16, 32) for case in cases(checks, problems, 2, {**choice, "rows_loaded": rows})]
+        assert few, f"{choice} is valid for some"
+        checks.check(few)
+
+
 REGISTERS: list[tuple[str, dict[str, Value]]] = [
     ("tt", {"pack_a": 0}), ("nn", {"pack_b": 0}),
     ("tn", {"pack_a": 0, "pack_b": 1}), ("tn", {"pack_a": 1, "pack_b": 0}),

@@ -34,10 +34,10 @@ OUT_SIZE = {"Bf16": 2, "float": 4, "int": 4, "double": 8}
 SIZE = {"fp32": 4, "tf32": 4, "bf16": 2, "int8": 1, "fp64": 8}
 
 
-def sums(dtype: str, lane_rows: int, tile_s: int, held: str) -> str:
+def sums(dtype: str, lane_rows: int, tile_s: int, held: str, ahead: int = 1) -> str:
     if dtype == "fp32":
-        return f"kt::ThreadSums<{lane_rows}, {tile_s}, {held}>"
-    return f"kt::TensorSums<kt::Format::{FORMATS[dtype][0]}, {FORMATS[dtype][2]}, {lane_rows}, {held}>"
+        return f"kt::ThreadSums<{lane_rows}, {tile_s}, {held}, {ahead if tile_s < 16 else 1}>"
+    return f"kt::TensorSums<kt::Format::{FORMATS[dtype][0]}, {FORMATS[dtype][2]}, {lane_rows}, {held}, {ahead}>"
 
 
 def call(dtype: str, layout: str, streamed_a: bool, load: int, choices: Mapping[str, int]) -> str:
@@ -50,7 +50,7 @@ def call(dtype: str, layout: str, streamed_a: bool, load: int, choices: Mapping[
     begin = f"{int(streamed_a)}, {short}, {rows}, {choices['warps_l']}"
     if "warps_k" in choices:
         reader = "kt::HeldRows" if dtype == "fp32" else "kt::HeldOctets"
-        total = sums(dtype, rows, short, f"{reader}<{of_in}, {short}, {int(held)}, {load}>")
+        total = sums(dtype, rows, short, f"{reader}<{of_in}, {short}, {int(held)}, {load}>", choices.get("ahead", 1))
         numbers = f"{choices['warps_k']}, {choices['chunks']}, {choices['stages']}, {choices.get('cluster_k', 1)}"
         types = f"{of_in}, {of_sum}, {of_out}"
         traits = f"kt::SkinnyTraits<{types}, {begin}, {numbers}, {int(streamed)}, {load}, {store}, {total}>"
@@ -116,8 +116,8 @@ def test_streams(dtype: str, layout: str, tmp_path: Path) -> None:
     few, many = shorts(dtype)
     rows = max(4, 16 // size)
     small = {"tile_s": few, "lane_rows": 4, "warps_l": 1, "warps_k": 2, "chunks": 1, "stages": 3}
-    large = {"tile_s": many, "lane_rows": rows, "warps_l": 2, "warps_k": 2, "chunks": 2, "stages": 2}
-    deep = {"tile_s": few, "lane_rows": 8, "warps_l": 1, "warps_k": 1, "chunks": 4, "stages": 2}
+    large = {"tile_s": many, "lane_rows": rows, "warps_l": 2, "warps_k": 2, "chunks": 2, "stages": 2, "ahead": 2}
+    deep = {"tile_s": few, "lane_rows": 8, "warps_l": 1, "warps_k": 1, "chunks": 4, "stages": 2, "ahead": 2}
     narrow = {**small, "tile_s": many}
     shared = {**small, "cluster_k": 4}
     # Rows of the held operand that are contiguous are whole accesses, of as many elements as it has rows, or more.

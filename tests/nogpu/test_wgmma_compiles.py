@@ -59,6 +59,16 @@ def test_every_format_and_layout_compiles(tmp_path: Path) -> None:
     assert faults(compiled(cases, tmp_path), FEW_SPILLS) == {}
 
 
+def test_few_rows_of_a_compile(tmp_path: Path) -> None:
+    sample = Covering(SPACE, HOPPER)
+    problems = [Problem(16, 512, 512, "bf16", "nt"), Problem(32, 512, 512, "int8", "nn")]
+    cases = [
+        (config, problem) for problem in problems for config in sample.choose(problem, 1, {"rows_loaded": problem.m})
+    ]
+    assert len(cases) == len(problems)
+    assert faults(compiled(cases, tmp_path), FEW_SPILLS) == {}
+
+
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_every_problem_on_hopper_has_a_configuration(formats: Formats) -> None:
     """Whatever the alignment, k at least 1: copies of rows are aligned, and C may lie anywhere."""

@@ -111,6 +111,28 @@ def test_wgmma_finds_what_tma_has_written(dtype: str, layout: str, config: Confi
         assert (found(tile, k_major, extents, size, parts) == expected(extents)).all()
 
 
+FEW_ROWS = [
+    ("bf16", "nt", choices(tile_m=64, tile_n=32, rows_loaded=32, consumers=1)),
+    ("bf16", "nt", choices(tile_m=64, tile_n=64, rows_loaded=32, consumers=1, stages=8)),
+    ("bf16", "nn", choices(tile_m=64, tile_n=96, rows_loaded=16, tile_k_bytes=256, consumers=1, cluster_n=2)),
+    ("int8", "nt", choices(tile_m=64, tile_n=48, rows_loaded=16, consumers=2, schedule="pingpong")),
+]
+
+
+@pytest.mark.parametrize(("dtype", "layout", "config"), FEW_ROWS)
+def test_rows_that_are_not_loaded_are_read_within_the_stage(dtype: str, layout: str, config: Config) -> None:
+    """Those that are lie where wgmma looks for the first of its 64; what follows is B's, or another panel."""
+    problem, values = Problem(512, 512, 512, dtype, layout), dict(config.parameters)
+    size, rows = problem.element_bytes["a"], int(values["rows_loaded"])
+    tile, each = operand(config, problem, "a"), 32 // problem.element_bytes["a"]
+    memory = loaded(tile, True, rows, int(values["tile_k_bytes"]) // size, size)
+    for step in range(tile.steps):
+        addresses = read(tile.descriptor + tile.after_steps[step], True, 64, size)
+        assert addresses.max() + size <= BASE + table(config, problem)["kt_block"][0]
+        mn, k = np.mgrid[0:rows, step * each : (step + 1) * each]
+        assert (memory[addresses[:rows]] == 4096 * mn + k).all()
+
+
 FED = [
     ("bf16", "nn", 516, choices()),
     ("bf16", "nn", 514, choices()),
@@ -140,7 +162,7 @@ def test_threads_copy_to_where_tma_would(dtype: str, layout: str, ld: int, confi
 
 
 @pytest.mark.parametrize("ldc", [512, 513, 516])
-@pytest.mark.parametrize(("dtype", "layout", "config"), CASES)
+@pytest.mark.parametrize(("dtype", "layout", "config"), [*CASES, *FEW_ROWS])
 def test_the_space_asks_for_what_the_headers_take(dtype: str, layout: str, config: Config, ldc: int) -> None:
     """Boxes, swizzles, threads and shared memory of the launch are those of the kernel, also where C is not TMA's."""
     problem = Problem(512, 512, 512, dtype, layout, ldc=ldc)

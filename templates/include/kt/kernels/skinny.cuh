@@ -28,6 +28,7 @@ struct SkinnyTraits {
   static constexpr int kPitch = kInner + 4, kPartial = kOuter * kPitch;
 
   static_assert(kThreads <= 1024, "a block has at most 1024 threads");
+  static_assert(CHUNKS % Sums::kAhead == 0, "a chunk's pieces have the same registers in all steps");
   static_assert(STAGES >= 2, "one stage is multiplied while the next arrives");
 };
 
@@ -91,7 +92,9 @@ __device__ __forceinline__ void stream(const GemmArguments& args, const SkinnyWo
     ptx::cp_async_commit();
   }
   unsigned fill = kEnd - Streamed::kStageBytes, drain = 0;
-  sums.hold(held, 0);
+  constexpr int kAhead = Traits::Sums::kAhead;
+#pragma unroll
+  for (int chunk = 0; chunk < kAhead; ++chunk) sums.hold(held, chunk);
 #pragma unroll 1
   for (int step = warp_k; step < work.steps; step += Traits::WARPS_K) {
     ptx::cp_async_wait<Traits::STAGES - 2>();
@@ -105,9 +108,10 @@ __device__ __forceinline__ void stream(const GemmArguments& args, const SkinnyWo
         ptx::cp_async_commit();
       }
       sums.multiply(rows, held, chunk);
-      // The held pieces of the next chunk arrive while this warp waits for the streamed ones.
-      if (chunk + 1 == Traits::CHUNKS) held.next();
-      sums.hold(held, (chunk + 1) % Traits::CHUNKS);
+      // The held pieces of a later chunk arrive while this warp waits for the streamed ones.
+      const int later = (chunk + kAhead) % Traits::CHUNKS;
+      if (later == 0) held.next();
+      sums.hold(held, later);
     }
     fill = drain;
     drain = drain + Streamed::kStageBytes == kEnd ? 0 : drain + Streamed::kStageBytes;

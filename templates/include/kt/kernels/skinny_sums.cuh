@@ -2,16 +2,17 @@
 //
 // Both kinds are used alike: `hold` begins to read the held pieces of a chunk, `multiply` adds the chunk's products,
 // `finish` ends the sums. Then each lane that is an `owner` has, of each of its streamed rows, `kOwned` sums, with the
-// held rows `row_of`.
+// held rows `row_of`. Held pieces have registers for AHEAD chunks, and are asked for so many chunks before their turn.
 
 namespace kt {
 
 // By mma.sync: 16 streamed rows, 8 held ones. A piece of 16 bytes along k is what two multiplications take, or one of
 // doubles.
-template <Format FORMAT, class TAcc, int LANE_ROWS, class Held_>
+template <Format FORMAT, class TAcc, int LANE_ROWS, class Held_, int AHEAD = 1>
 struct TensorSums {
   using Held = Held_;
   static constexpr bool kTurned = false;
+  static constexpr int kAhead = AHEAD;
   static constexpr int kPairs = LANE_ROWS / 2, kOctets = Held::kOctets, kOwned = 2 * kOctets;
   // From Hopper on, data-centre GPUs have no mma.sync of 8-bit floats: they are widened to fp16. So are
   // they on Ada, whose sums of them are short, for KT_LONG_SUMS.
@@ -23,7 +24,7 @@ struct TensorSums {
   static_assert(LANE_ROWS % 2 == 0, "mma takes rows in pairs");
 
   TAcc at[kPairs][kOctets][4];
-  typename Held::Pieces pieces;
+  typename Held::Pieces pieces[AHEAD];
 
   __device__ __forceinline__ TensorSums() { clear(); }
 
@@ -36,17 +37,17 @@ struct TensorSums {
         for (int x = 0; x < 4; ++x) at[i][j][x] = TAcc(0);
   }
 
-  __device__ __forceinline__ void hold(const Held& held, int chunk) { held.read(pieces, chunk, 0); }
+  __device__ __forceinline__ void hold(const Held& held, int chunk) { held.read(pieces[chunk % AHEAD], chunk, 0); }
 
   // PARTS: halves of the pieces that are multiplied.
   template <int PARTS = 2>
-  __device__ __forceinline__ void multiply(unsigned (&rows)[LANE_ROWS][4], const Held&, int) {
+  __device__ __forceinline__ void multiply(unsigned (&rows)[LANE_ROWS][4], const Held&, int chunk) {
     prepare<PARTS>(rows);
-    prepare<PARTS>(pieces);
+    prepare<PARTS>(pieces[chunk % AHEAD]);
 #pragma unroll
     for (int j = 0; j < kOctets; ++j) {
 #pragma unroll
-      for (int i = 0; i < kPairs; ++i) multiply_pair<PARTS>(at[i][j], rows[2 * i], rows[2 * i + 1], pieces[j]);
+      for (int i = 0; i < kPairs; ++i) multiply_pair<PARTS>(at[i][j], rows[2 * i], rows[2 * i + 1], pieces[chunk % AHEAD][j]);
     }
   }
 
@@ -103,15 +104,17 @@ struct TensorSums {
 
 // By the plain units, fp32: a lane multiplies its piece of k of its rows with all held ones. The four lanes that share
 // rows add their sums at the end, and each keeps a part of them.
-template <int LANE_ROWS, int TILE_S, class Held_>
+template <int LANE_ROWS, int TILE_S, class Held_, int AHEAD = 1>
 struct ThreadSums {
   using Held = Held_;
   static constexpr bool kTurned = false;
+  static constexpr int kAhead = AHEAD;
   static constexpr int kGroup = Held::kGroup, kGroups = TILE_S / kGroup;
   static constexpr int kOwned = max_of(1, TILE_S / kLanesAlongK);
+  static_assert(AHEAD == 1 || kGroups == 1, "groups of rows take turns in the registers of one chunk");
 
   float at[LANE_ROWS][TILE_S];
-  typename Held::Pieces pieces;
+  typename Held::Pieces pieces[AHEAD];
 
   __device__ __forceinline__ ThreadSums() { clear(); }
 
@@ -122,13 +125,13 @@ struct ThreadSums {
       for (int j = 0; j < TILE_S; ++j) at[i][j] = 0.0f;
   }
 
-  __device__ __forceinline__ void hold(const Held& held, int chunk) { held.read(pieces, chunk, 0); }
+  __device__ __forceinline__ void hold(const Held& held, int chunk) { held.read(pieces[chunk % AHEAD], chunk, 0); }
 
   template <int PARTS = 2>
   __device__ __forceinline__ void multiply(const unsigned (&rows)[LANE_ROWS][4], const Held& held, int chunk) {
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
-      if (group > 0) held.read(pieces, chunk, group * kGroup);
+      if (group > 0) held.read(pieces[chunk % AHEAD], chunk, group * kGroup);
 #pragma unroll
       for (int k = 0; k < 2 * PARTS; ++k)
 #pragma unroll
@@ -136,7 +139,7 @@ struct ThreadSums {
 #pragma unroll
           for (int i = 0; i < LANE_ROWS; ++i) {
             float& sum = at[i][group * kGroup + j];
-            sum = __fmaf_rn(__uint_as_float(rows[i][k]), __uint_as_float(pieces[j][k]), sum);
+            sum = __fmaf_rn(__uint_as_float(rows[i][k]), __uint_as_float(pieces[chunk % AHEAD][j][k]), sum);
           }
     }
   }

@@ -26,8 +26,8 @@ __host__ __device__ constexpr int wgmma_store_slots(int panels, int slot_bytes, 
 }
 
 template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
-          int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_, bool A_K_MAJOR_,
-          bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_, bool PROMOTED_ = false>
+          int LOADED_M_, int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_,
+          bool A_K_MAJOR_, bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_, bool PROMOTED_ = false>
 struct WgmmaTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -36,12 +36,15 @@ struct WgmmaTraits {
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_, STAGES = STAGES_;
   static constexpr int CONSUMERS = CONSUMERS_, CLUSTER_M = CLUSTER_M_, CLUSTER_N = CLUSTER_N_, STORE = STORE_;
   static constexpr bool PING_PONG = PING_PONG_;
-  using A = WgmmaOperand<BLOCK_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
+  // Where C has a few rows, only so many of A's are loaded. wgmma takes what follows them in the stage for the others,
+  // whose results are not written.
+  static constexpr int LOADED_M = LOADED_M_;
+  using A = WgmmaOperand<LOADED_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
   using B = WgmmaOperand<BLOCK_N, BLOCK_K, int(sizeof(TIn)), B_K_MAJOR_, CLUSTER_M>;
   // Operands whose rows begin at multiples of LOAD bytes, less than 16, are copied by the producer's threads.
   static constexpr bool A_K_MAJOR = A_K_MAJOR_, B_K_MAJOR = B_K_MAJOR_;
   static constexpr bool kFedA = A_LOAD_ < 16, kFedB = B_LOAD_ < 16, kFed = kFedA || kFedB;
-  using FeedA = WgmmaFeed<A, (A_K_MAJOR ? BLOCK_K : BLOCK_M) * int(sizeof(TIn)), min_of(A_LOAD_, 8), kWarpgroup>;
+  using FeedA = WgmmaFeed<A, (A_K_MAJOR ? BLOCK_K : LOADED_M) * int(sizeof(TIn)), min_of(A_LOAD_, 8), kWarpgroup>;
   using FeedB = WgmmaFeed<B, (B_K_MAJOR ? BLOCK_K : BLOCK_N) * int(sizeof(TIn)), min_of(B_LOAD_, 8), kWarpgroup>;
   using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N>;
 
@@ -101,6 +104,9 @@ struct WgmmaTraits {
       kFed || (PING_PONG && B_K_MAJOR && STORE < 16 && !Space_::PACK_A && !Space_::PACK_B);
 
   static_assert(kRows % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
+  static_assert(LOADED_M == BLOCK_M || (LOADED_M < 64 && BLOCK_M == 64), "rows of one wgmma");
+  static_assert(LOADED_M == BLOCK_M || (A_K_MAJOR && !kFromRegisters), "rows of A follow each other");
+  static_assert(LOADED_M == BLOCK_M || A::kPanelBytes + B::kBytes >= BLOCK_M * 128, "wgmma reads within the stage");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
   static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
   static_assert(A_K_MAJOR || B_K_MAJOR || !kFromRegisters, "one operand comes from registers");
