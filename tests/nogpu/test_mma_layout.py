@@ -304,7 +304,10 @@ def test_results_are_written_to_the_strip_without_conflicts(size: int, factor: i
             assert wavefronts(access, vector * size) == 0
 
 
-def direct_stores(tile: tuple[int, int], warp: tuple[int, int]) -> Iterator[list[tuple[int, int, tuple[int, int, int]]]]:
+Store = tuple[int, int, tuple[int, int, int]]
+
+
+def direct_stores(tile: tuple[int, int], warp: tuple[int, int]) -> Iterator[list[Store]]:
     """The stores of a warp at a time: row and column of the tile, and whose strip, half and octet go there."""
     warps_n = tile[1] // warp[1]
     for one in range(tile[0] // warp[0] * warps_n):
