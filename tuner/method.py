@@ -51,7 +51,7 @@ DIRECT_SLACK_US = 100.0
 LEAD_BELOW_US = 10_000.0
 
 # Refinement: rounds in which every candidate still in the running is timed once. The first ones are not counted: a GPU
-# that has paused runs at a higher clock than its power allows for long (an H200 by 15%), and settles in about this time.
+# that has paused runs at a higher clock than its power allows for long (an H200 by 15%), and settles in about this.
 WARM_UP_US = 300_000.0
 MIN_ROUNDS = 5
 LEAST_ROUNDS = 3  # when the time is up before MIN_ROUNDS
