@@ -106,12 +106,12 @@ def test_tune_and_plan_refuse_it_before_compiling(
 
 
 def test_sources_of_the_built_in_size_are_checked_in_no_time(tmp_path: Path) -> None:
-    """Every rendering pays for it: about 2 ms at worst, where a comment speaks of what it includes."""
+    """Every rendering pays for it, by the length of its text; more where a comment speaks of what it includes."""
     text = "#include <cuda_fp16.h>\n" + "".join(path.read_text() for path in (BUILTIN / "include").rglob("*.cuh"))
-    for end, limit in (("", 0.001), ("\n// what it includes\n", 0.02)):
+    for end, limit_ns in (("", 5), ("\n// what it includes\n", 100)):
         seconds = []
         for _ in range(5):
             began = time.process_time()
             check(text + end, tmp_path)
             seconds.append(time.process_time() - began)
-        assert min(seconds) < limit
+        assert min(seconds) < limit_ns * 1e-9 * len(text)
