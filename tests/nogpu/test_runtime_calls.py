@@ -467,7 +467,8 @@ def test_under_capture_only_what_is_warm_runs(cuda: Listener, put: Callable[...,
     kt.gemm(*operands())
     kt.gemm(*operands(65))
     kt.gemm(*operands(66), alpha=-1.0)
-    assert [launch.kernel for launch, *_ in cuda.launches].count("kt_gemm") == 3  # some with slices of k, which are added
+    kernels = [launch.kernel for launch, *_ in cuda.launches]
+    assert kernels.count("kt_gemm") == 3  # some with slices of k, which are added
 
 
 def test_nothing_is_launched_for_a_result_without_elements(cuda: Listener) -> None:
