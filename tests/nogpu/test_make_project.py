@@ -55,11 +55,20 @@ def test_make_builds_the_program_without_a_warning(project: Callable[..., str], 
 COMPILER = "#!/bin/sh\necho compiled >> compiled\ntouch program\n"
 
 
+def keep_one_shape(folder: Path) -> None:
+    """The first one: what is tuned does not matter to when make asks for it."""
+    shapes = folder / "shapes.yaml"
+    lines = shapes.read_text().splitlines(keepends=True)
+    rows = [line for line in lines if line.lstrip().startswith("- {")]
+    shapes.write_text("".join(line for line in lines if line not in rows[1:]))
+
+
 def test_a_comment_rebuilds_nothing(project: Callable[..., str], tmp_path: Path, own_environment: Path) -> None:
     """kt is asked, as the shapes might have changed, and the compiler is not; it is when a shape has changed."""
     folder, compiler = tmp_path / "project", tmp_path / "compiler"
     compiler.write_text(COMPILER)
     compiler.chmod(0o755)
+    keep_one_shape(folder)
 
     def make(change: Callable[[str], str] = lambda text: text) -> tuple[bool, int]:
         """Whether kt was asked, and how often the compiler was, after shapes.yaml was saved."""
@@ -84,6 +93,7 @@ def test_other_flags_ask_kt_again(project: Callable[..., str], tmp_path: Path, o
     folder, compiler = tmp_path / "project", tmp_path / "compiler"
     compiler.write_text(COMPILER)
     compiler.chmod(0o755)
+    keep_one_shape(folder)
     for flags, asked in (("--progress none", True), ("--progress none", False), ("--progress 'none'", True)):
         age(folder, own_environment)
         assert ("tune gemm" in project(f"NVCC={compiler}", f"TUNEFLAGS={flags}")) == asked
