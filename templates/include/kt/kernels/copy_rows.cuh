@@ -5,6 +5,11 @@
 namespace kt {
 
 constexpr int kCopyThreads = 256;
+// 16 bytes each, of a thread: its loads are under way together.
+constexpr int kChunksOfThread = 2;
+constexpr unsigned kFewCopyBlocks = 64;  // fewer than multiprocessors
+// Operands that L2 (50 MB and more, where these copies count) holds beside their copies leave it before them: each is read once.
+constexpr unsigned kChunksLeftFirst = 48u << 16;
 
 // An operand as it lies in memory: `rows` rows of `row_bytes` bytes in each of `batch` batches.
 struct StoredRows {
@@ -69,37 +74,63 @@ __device__ __forceinline__ uint4 first_bytes(const uint4& chunk, int count) {
 // pieces of memory that it lies in: their neighbours read them too, so half of the loads are answered by the L1 cache.
 // A piece may reach into the rows beside, but where it would leave the operand its bytes are read one by one.
 template <int ROW_BYTES>
-__device__ __forceinline__ void copy_chunk(const StoredRows& from, uint4* to, unsigned index) {
-  const unsigned each = from.chunks_of_row(), row_and_batch = index / each;
-  const unsigned batch = row_and_batch / unsigned(from.rows), row = row_and_batch - batch * unsigned(from.rows);
-  const char* const end =
-      from.base + (from.batch - 1) * from.stride + (from.rows - 1) * from.pitch + from.row_bytes;
-  const long long column = (index - row_and_batch * each) * 16ll;
-  const char* const source = from.base + batch * from.stride + row * from.pitch + column;
-  const int shift = int(reinterpret_cast<unsigned long long>(source) % 16);
-  const char* const aligned = source - shift;
-  uint4 low, high;
-  if (aligned >= from.base && aligned + 32 <= end) {
-    low = __ldg(reinterpret_cast<const uint4*>(aligned));
-    high = __ldg(reinterpret_cast<const uint4*>(aligned) + 1);
-  } else {
-    low = load_edge(aligned, from.base, end);
-    high = load_edge(aligned + 16, from.base, end);
+class CopiedChunk {
+ public:
+  __device__ __forceinline__ void load(const StoredRows& from, unsigned index, unsigned long long policy) {
+    const unsigned each = from.chunks_of_row(), row_and_batch = index / each;
+    const unsigned batch = row_and_batch / unsigned(from.rows), row = row_and_batch - batch * unsigned(from.rows);
+    const char* const end =
+        from.base + (from.batch - 1) * from.stride + (from.rows - 1) * from.pitch + from.row_bytes;
+    const long long column = (index - row_and_batch * each) * 16ll;
+    const char* const source = from.base + batch * from.stride + row * from.pitch + column;
+    shift_ = int(reinterpret_cast<unsigned long long>(source) % 16);
+    const char* const aligned = source - shift_;
+    if (aligned >= from.base && aligned + 32 <= end) {
+      low_ = ptx::load_by_policy(aligned, policy);
+      high_ = ptx::load_by_policy(aligned + 16, policy);
+    } else {
+      low_ = load_edge(aligned, from.base, end);
+      high_ = load_edge(aligned + 16, from.base, end);
+    }
+    constexpr unsigned kOfRow = ROW_BYTES / 16;
+    const unsigned long long gaps = row_and_batch * (unsigned long long)((each + kOfRow - 1) / kOfRow * kOfRow - each);
+    place_ = index + (kOfRow > 1 ? gaps : 0);
+    bytes_ = int(min_of(from.row_bytes - column, 16ll));
   }
-  constexpr unsigned kOfRow = ROW_BYTES / 16;
-  const unsigned long long gaps = row_and_batch * (unsigned long long)((each + kOfRow - 1) / kOfRow * kOfRow - each);
-  to[index + (kOfRow > 1 ? gaps : 0)] = first_bytes(shifted(low, high, shift), int(min_of(from.row_bytes - column, 16ll)));
-}
+
+  __device__ __forceinline__ void store(uint4* to) const {
+    to[place_] = first_bytes(shifted(low_, high_, shift_), bytes_);
+  }
+
+ private:
+  uint4 low_, high_;
+  int shift_, bytes_;
+  unsigned long long place_;
+};
 
 // Blocks walk the chunks of A, then those of B; an operand that is not copied has none.
 template <class Space>
 __device__ __forceinline__ void copy_rows(const StoredRows& a, const StoredRows& b, const Space& space) {
-  const unsigned blocks_a = Space::PACK_A ? unsigned((a.chunks() + (kCopyThreads - 1ull)) / kCopyThreads) : 0;
+  constexpr unsigned kOfBlock = kCopyThreads * kChunksOfThread;
+  const unsigned chunks_a = Space::PACK_A ? a.chunks() : 0, chunks_b = Space::PACK_B ? b.chunks() : 0;
+  const unsigned blocks_a = unsigned((chunks_a + (kOfBlock - 1ull)) / kOfBlock);
+  const unsigned long long policy = ptx::cache_policy(chunks_a + (unsigned long long)chunks_b <= kChunksLeftFirst);
   const bool second = blockIdx.x >= blocks_a;
   const StoredRows from = second ? b : a;  // a copy: a reference would keep both in local memory
-  const unsigned index = (blockIdx.x - (second ? blocks_a : 0)) * kCopyThreads + threadIdx.x;
-  if (index >= from.chunks()) return;
-  copy_chunk<Space::kRowBytes>(from, reinterpret_cast<uint4*>(second ? space.packed_b() : space.packed_a()), index);
+  const unsigned chunks = second ? chunks_b : chunks_a;
+  const unsigned first = (blockIdx.x - (second ? blocks_a : 0)) * kOfBlock + threadIdx.x;
+  CopiedChunk<Space::kRowBytes> copied[kChunksOfThread];
+#pragma unroll
+  for (unsigned i = 0; i < kChunksOfThread; ++i) {
+    const unsigned index = first + i * kCopyThreads;
+    if (index >= first && index < chunks) copied[i].load(from, index, policy);
+  }
+  uint4* const to = reinterpret_cast<uint4*>(second ? space.packed_b() : space.packed_a());
+#pragma unroll
+  for (unsigned i = 0; i < kChunksOfThread; ++i) {
+    const unsigned index = first + i * kCopyThreads;
+    if (index >= first && index < chunks) copied[i].store(to);
+  }
 }
 
 // The workspace: copied A, copied B, then slices of split-K, or flags and parked tiles of stream-K. Rows of copies begin at

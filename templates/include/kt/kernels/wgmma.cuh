@@ -44,6 +44,12 @@ struct WgmmaTraits {
   // Operands whose rows begin at multiples of LOAD bytes, less than 16, are copied by the producer's threads.
   static constexpr bool A_K_MAJOR = A_K_MAJOR_, B_K_MAJOR = B_K_MAJOR_;
   static constexpr bool kFedA = A_LOAD_ < 16, kFedB = B_LOAD_ < 16, kFed = kFedA || kFedB;
+  // One operand is read as it lies, the other from a copy that the grid before makes, and may be making still: the first
+  // steps of the former are asked for meanwhile. One block takes a whole multiprocessor.
+  static constexpr bool kMayBeEarly = MIN_BLOCKS_ == 1 && !kFed;
+  static constexpr bool kEarlyA = kMayBeEarly && !Space_::PACK_A && Space_::PACK_B;
+  static constexpr bool kEarlyB = kMayBeEarly && Space_::PACK_A && !Space_::PACK_B;
+  static constexpr bool kEarly = kEarlyA || kEarlyB;
   using FeedA = WgmmaFeed<A, (A_K_MAJOR ? BLOCK_K : LOADED_M) * int(sizeof(TIn)), min_of(A_LOAD_, 8), kWarpgroup>;
   using FeedB = WgmmaFeed<B, (B_K_MAJOR ? BLOCK_K : BLOCK_N) * int(sizeof(TIn)), min_of(B_LOAD_, 8), kWarpgroup>;
   using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N>;
@@ -213,13 +219,16 @@ class WgmmaProducer {
     WgmmaTile tile;
     bool more = walk.next(tile);
     wgmma_start<Traits>();
+    int asked = 0;
+    if constexpr (Traits::kEarly) asked = ask_early(tile, more ? min_of(tile.steps, Traits::STAGES) : 0);
     WgmmaRing<kTilesAhead> places;
     for (; more; places.advance()) {
-      if (tile.steps > 0) ask(args, tile, 0);
+      if (asked == 0 && tile.steps > 0) ask(args, tile, asked++);
       tell(tile, places);
 #pragma unroll 1
-      for (int step = 1; step < tile.steps; ++step) ask(args, tile, step);
+      for (int step = asked; step < tile.steps; ++step) ask(args, tile, step);
       more = walk.next(tile);
+      asked = 0;
     }
     tile.steps = -1;
     tell(tile, places);
@@ -229,27 +238,52 @@ class WgmmaProducer {
  private:
   // For one step of a tile, once the next place of the ring is free.
   __device__ __forceinline__ void ask(const GemmArguments& args, const WgmmaTile& tile, int step) {
-    // Blocks of the same rows share A: every CLUSTER_M-th; of the same columns B: CLUSTER_M neighbours.
-    const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N), rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
-    unsigned same_rows = 0;
-#pragma unroll
-    for (int i = 0; i < CLUSTER_N; ++i) same_rows |= 1u << (i * CLUSTER_M);
-    same_rows <<= rank_m;
-    const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank_n * CLUSTER_M);
     const int k = (tile.first_step + step) * Traits::BLOCK_K, m = same(tile.m), n = same(tile.n), batch = same(tile.batch);
     ptx::mbarrier_wait(shared_.empty(ring_.stage), ring_.phase ^ 1);
     if (first_lane_) {
-      const unsigned full = shared_.full(ring_.stage);
-      ptx::mbarrier_expect(full, Traits::kBytesOfTma);
-      if constexpr (!Traits::kFedA) {
-        Traits::A::load(map_a_, shared_.a(ring_.stage), full, m, k, batch, rank_n, same_rows);
-      }
-      if constexpr (!Traits::kFedB) {
-        Traits::B::load(map_b_, shared_.b(ring_.stage), full, n, k, batch, rank_m, same_columns);
-      }
+      ptx::mbarrier_expect(shared_.full(ring_.stage), Traits::kBytesOfTma);
+      if constexpr (!Traits::kFedA) load_a(ring_.stage, m, k, batch);
+      if constexpr (!Traits::kFedB) load_b(ring_.stage, n, k, batch);
     }
     if constexpr (Traits::kFed) feed(args, m, n, k, batch);
     ring_.advance();
+  }
+
+  // For the first `steps` steps of the first tile: the operand that is not copied, then, when the copy is complete, the
+  // other one. All stages are free.
+  __device__ __forceinline__ int ask_early(const WgmmaTile& tile, int steps) {
+    const int first_k = tile.first_step * Traits::BLOCK_K, m = same(tile.m), n = same(tile.n), batch = same(tile.batch);
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      if (!first_lane_) continue;
+      ptx::mbarrier_expect(shared_.full(step), Traits::kBytesOfTma);
+      if constexpr (Traits::kEarlyA) load_a(step, m, first_k + step * Traits::BLOCK_K, batch);
+      if constexpr (Traits::kEarlyB) load_b(step, n, first_k + step * Traits::BLOCK_K, batch);
+    }
+    wait_for_earlier_grids();
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      if (!first_lane_) continue;
+      if constexpr (!Traits::kEarlyA) load_a(step, m, first_k + step * Traits::BLOCK_K, batch);
+      if constexpr (!Traits::kEarlyB) load_b(step, n, first_k + step * Traits::BLOCK_K, batch);
+    }
+    ring_.skip(steps);
+    return steps;
+  }
+
+  // Blocks of the same rows share A: every CLUSTER_M-th; of the same columns B: CLUSTER_M neighbours.
+  __device__ __forceinline__ void load_a(int stage, int m, int k, int batch) const {
+    const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N);
+    unsigned same_rows = 0;
+#pragma unroll
+    for (int i = 0; i < CLUSTER_N; ++i) same_rows |= 1u << (i * CLUSTER_M);
+    Traits::A::load(map_a_, shared_.a(stage), shared_.full(stage), m, k, batch, rank / CLUSTER_M,
+                    same_rows << rank % CLUSTER_M);
+  }
+  __device__ __forceinline__ void load_b(int stage, int n, int k, int batch) const {
+    const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N);
+    const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank / CLUSTER_M * CLUSTER_M);
+    Traits::B::load(map_b_, shared_.b(stage), shared_.full(stage), n, k, batch, rank % CLUSTER_M, same_columns);
   }
 
   // This thread's part of what TMA does not copy.
@@ -305,6 +339,7 @@ class WgmmaConsumer {
 
   __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c) {
     wgmma_start<Traits>();
+    if constexpr (Traits::kEarly) wait_for_earlier_grids();
     WgmmaRing<Traits::STAGES> ring;
     WgmmaRing<kTilesAhead> places;
     for (int number = 0;; ++number, places.advance()) {
@@ -604,7 +639,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
   } else {
     shared.make_barriers(warp);
   }
-  wait_for_earlier_grids();
+  if constexpr (!Traits::kEarly) wait_for_earlier_grids();
   if (warp < 4) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
     if (warp == 0 || Traits::kFed) {

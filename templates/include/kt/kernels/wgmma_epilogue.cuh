@@ -21,7 +21,7 @@ __device__ __forceinline__ int lane_here() {
 template <class TOut>
 __device__ __forceinline__ unsigned long long c_policy(int m, int n, int batch) {
   constexpr long long kMost = (64 << 20) / int(sizeof(TOut));
-  return ptx::store_policy((long long)m * n * batch > kMost);
+  return ptx::cache_policy((long long)m * n * batch > kMost);
 }
 
 // By TMA, for beta = 0 and rows of C that start at multiples of 16 bytes. The warp's part of shared memory is a ring of

@@ -35,14 +35,6 @@ __device__ __forceinline__ void tma_load_multicast(const TensorMap& map, unsigne
       : "memory");
 }
 
-// How L2 treats what is written: lines leave it in the usual order, or before all others.
-__device__ __forceinline__ unsigned long long store_policy(bool leaves_first) {
-  unsigned long long usual, first;
-  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;\n" : "=l"(usual));
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\n" : "=l"(first));
-  return leaves_first ? first : usual;
-}
-
 // Copies a box from shared to global memory; elements outside the matrix are left out. Belongs to the next group.
 __device__ __forceinline__ void tma_store(const TensorMap& map, unsigned shared, int column, int row, int batch,
                                           unsigned long long policy) {
