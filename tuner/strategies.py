@@ -144,10 +144,10 @@ class Auto:
     NEAR = 2  # chosen candidates that may lie within one changed parameter of a further one
     CENTRES = 3
     WITHIN = 1.10  # a centre is at most this much slower than the best
-    ROUND = 12  # candidates of one round
-    SHORT_ROUND = 8  # while a given candidate leads
+    ROUND = 16  # candidates of one round
+    SHORT_ROUND = 8  # while one that was given leads
     ROUNDS = 15
-    LIKELY = 3  # rounds until the search ends by itself, about
+    LIKELY = 2  # such rounds until the search ends by itself, about
     GAIN = 0.005  # part of the time that a round must gain to count as a step forward
     ahead = 16
 

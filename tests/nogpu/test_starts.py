@@ -149,7 +149,7 @@ def _only(offered: Mapping[str, tuple[Value, ...]], start: Start) -> dict[str, t
 
 
 def test_the_starts_of_simt_fill_their_part_of_the_first_selection() -> None:
-    """On a large square problem and on one row, of the kinds that they come from: those that the model does not doubt."""
+    """On a large square problem and on one row, of the kinds that they come from: those that are not doubted."""
     simt = [space for space in builtin_spaces() if space.family == "simt"]
     for problem in (Problem(4096, 4096, 4096), Problem(1, 4096, 4096)):
         candidates = Candidates(problem, H200, simt)
