@@ -5,6 +5,7 @@ stored time is ever compared with one that was made in another way.
 """
 
 __all__ = [
+    "CLEARLY",
     "DIRECT_SLACK_US",
     "FIRST_RUN_SLACK_US",
     "GRAPH_BELOW_US",
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 # Of what no number below says: order of the passes, stopping rules, formulas of verify.py, kernels of reference.cu.
-REVISION = 2
+REVISION = 3
 
 # Operands rotate over sets that together exceed the L2 cache this many times, so that every run reads cold data.
 ROTATION_FACTOR = 3
@@ -54,7 +55,8 @@ LEAD_BELOW_US = 10_000.0
 # that has paused runs at a higher clock than its power allows for long (an H200 by 15%), and settles in about this.
 WARM_UP_US = 300_000.0
 MIN_ROUNDS = 5
-LEAST_ROUNDS = 3  # when the time is up before MIN_ROUNDS
+LEAST_ROUNDS = 3  # when the time is up before MIN_ROUNDS, or for one that was slower by more than this in each:
+CLEARLY = 0.03
 MAX_ROUNDS = 400
 TIE = 0.005  # medians closer than this are one and the same
 NOISE_LIMIT = 0.03  # interquartile range / median
@@ -63,6 +65,7 @@ NOISE_RETRIES = 2
 METHOD_LABEL = (
     f"kt/{REVISION} random data, {ROTATION_FACTOR}xL2 rotation of at most {MAX_SETS} sets, "
     f"graphs below {GRAPH_BELOW_US:g} us, samples {SCREEN_SAMPLE_US:g}/{REFINE_SAMPLE_US:g} us, "
-    f"{WARM_UP_US / 1e6:g} s warm-up, {MIN_ROUNDS}-{MAX_ROUNDS} paired rounds, tie {TIE:g}, "
+    f"{WARM_UP_US / 1e6:g} s warm-up, {MIN_ROUNDS}-{MAX_ROUNDS} paired rounds, "
+    f"out after {LEAST_ROUNDS} by {CLEARLY:g}, tie {TIE:g}, "
     f"noise {NOISE_LIMIT:g}x{NOISE_RETRIES}; exact+random check"
 )

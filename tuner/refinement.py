@@ -97,6 +97,7 @@ class _Field:
     Attributes:
         entered: samples by name, candidates and peers.
         running: candidates that no faster one has put out of the running.
+        worked_us: for so long the GPU has worked before the first round, without a pause worth mentioning.
         times: microseconds per run by name.
     """
 
@@ -108,6 +109,7 @@ class _Field:
     times: dict[str, list[float]] = field(default_factory=dict)
     rounds: int = 0
     lead: bool = True
+    worked_us: float = 0.0
 
     def enter(self, candidates: Mapping[str, Run], peers: Mapping[str, Run]) -> dict[str, str]:
         """Make everybody's batch, all of one shape; returns the peers that cannot be timed, with the cause."""
@@ -116,9 +118,11 @@ class _Field:
             return errors
         shape = batch_shape(min(estimates.values()), self.sets)
         self.lead = min(estimates.values()) < LEAD_BELOW_US
-        for name in estimates:
+        self.worked_us = 0.0 if self.lead else sum(estimates.values())
+        for name, estimate in estimates.items():
+            known = estimate if name in candidates and not shape.graph else None
             try:
-                self.entered[name] = self._sample({**candidates, **peers}[name], shape)
+                self.entered[name] = self._sample({**candidates, **peers}[name], shape, known)
             except PeerUnavailable as error:
                 errors[name] = str(error)
         self.running = [name for name in candidates if name in self.entered]
@@ -129,26 +133,30 @@ class _Field:
     def _estimate(
         self, candidates: Mapping[str, Run], peers: Mapping[str, Run]
     ) -> tuple[dict[str, float], dict[str, str]]:
-        """Microseconds of one run by name."""
+        """Microseconds of one run by name. A library may load what it needs in its first run, a candidate has run."""
         estimates: dict[str, float] = {}
         errors: dict[str, str] = {}
         for name, run in {**candidates, **peers}.items():
             one = Sample(self.stopwatch.batch(run, ONE_RUN))
             try:
-                estimates[name] = timed(self.stopwatch, [one], lead=one)[0]
+                estimate = timed(self.stopwatch, [one], lead=None)[0] if name in candidates else 0.0
+                if estimate < LEAD_BELOW_US:
+                    estimate = timed(self.stopwatch, [one], lead=one)[0]
+                estimates[name] = estimate
             except PeerUnavailable as error:
                 errors[name] = str(error)
         return estimates, errors
 
-    def _sample(self, run: Run, shape: BatchShape) -> Sample:
+    def _sample(self, run: Run, shape: BatchShape, known_us: float | None) -> Sample:
+        """Enough repetitions of a batch; `known_us` is the time of one, if it is known."""
         sample = Sample(self.stopwatch.batch(run, shape))
-        once = timed(self.stopwatch, [sample], lead=sample)[0] * sample.runs
+        once = known_us or timed(self.stopwatch, [sample], lead=sample)[0] * sample.runs
         sample.repeats = repeats_for(once, REFINE_SAMPLE_US)
         return sample
 
     def warm_up(self, microseconds: float) -> None:
         """Rounds that are not counted, until the GPU has worked so long without a pause."""
-        worked = 0.0
+        worked = self.worked_us
         while self.entered and worked < microseconds:
             self._round()
             worked += sum(self.times[name][-1] * sample.runs for name, sample in self.entered.items())

@@ -120,12 +120,13 @@ class Shortlist:
 class Auto:
     """The best predicted of many kinds, then steps from the best measured ones until no step helps.
 
-    First come the defaults, winners of similar problems, and the completions of the spaces' starts. The model's error
-    is larger than many differences that it predicts; so for what it chooses itself, its order is shuffled by `TRUST`,
-    of each structure and around each choice only a few are taken, and half is drawn from all that it puts within a
-    factor `PLAUSIBLE` of its best. Then come rounds: from the fastest `CENTRES` binaries every change of one parameter
-    by one step; if none helps, changes of two parameters by one step each. A round begins before the one before has
-    been told whole, so that compilers and GPU have work.
+    First come the defaults, winners of similar problems, and the completions of the spaces' starts, of those that the
+    model doubts only a few. The model's error is larger than many differences that it predicts; so for what it chooses
+    itself, its order is shuffled by `TRUST`, of each structure and around each choice only a few are taken, and half is
+    drawn from all that it puts within a factor `PLAUSIBLE` of its best. Then come rounds: from the fastest `CENTRES`
+    binaries every change of one parameter by one step; if none helps, changes of two parameters by one step each. Where
+    one that was given still leads, rounds are short: searches that ended with it have taken the steps around it. A
+    round begins before the one before has been told whole, so that compilers and GPU have work.
 
     Args:
         starts: candidates to try besides the first selection, such as winners of similar problems.
@@ -134,6 +135,8 @@ class Auto:
 
     FIRST = 56  # candidates of the first selection
     STARTS = 40  # of them, completions of the spaces' starts
+    TRUSTED = 1.5  # a start predicted to take so many times the best prediction is doubted
+    DOUBTED = 6  # of those, so many are tried
     OWN = 16  # and at least so many that the model chooses
     TRUST = 0.08  # standard deviation of the model's relative error, as it is taken to be
     PLAUSIBLE = 2.0
@@ -142,8 +145,9 @@ class Auto:
     CENTRES = 3
     WITHIN = 1.10  # a centre is at most this much slower than the best
     ROUND = 16  # candidates of one round
+    SHORT_ROUND = 8  # while one that was given leads
     ROUNDS = 15
-    LIKELY = 3  # rounds until the search ends by itself: 44 shapes on an H200 took about 105 candidates each
+    LIKELY = 2  # such rounds until the search ends by itself, about
     GAIN = 0.005  # part of the time that a round must gain to count as a step forward
     ahead = 16
 
@@ -154,6 +158,7 @@ class Auto:
         self._random = np.random.default_rng(seed)
         self._times: dict[int, float] = {}
         self._binary: dict[int, int] = {}
+        self._given: set[int] = set()
         self._tried: set[int] = set()
         self._moves: list[Callable[[], list[int]]] = [self._start]
         self._best = float("inf")
@@ -182,9 +187,12 @@ class Auto:
             self._times[number] = time_us
 
     def _start(self) -> list[int]:
-        given = list(dict.fromkeys((*self._terrain.defaults, *self._starts, *self._terrain.starts[: self.STARTS])))
-        own = max(self.OWN, self.FIRST - len(given))
         landscape = self._terrain.sample
+        known_good = (*self._terrain.defaults, *self._starts)
+        starts = self._terrain.starts[: self.STARTS]
+        given = list(dict.fromkeys((*known_good, *self._promising(starts))))
+        self._given.update(given)
+        own = max(self.OWN, self.FIRST - len({*known_good, *starts}))  # what is passed over is not made up for
         order = self._by_expectation(landscape)
         taken = np.isin(landscape.numbers, given)
         known = np.flatnonzero(taken).tolist()
@@ -206,6 +214,13 @@ class Auto:
         rows = chosen + self._explored(landscape, order, known + chosen, own - len(chosen))
         self._note(landscape, rows)
         return list(dict.fromkeys((*given, *landscape.numbers[rows].tolist())))
+
+    def _promising(self, starts: Sequence[int]) -> Sequence[int]:
+        """Those of `starts`, best predicted first, that the model does not doubt, and a few more: it may be wrong."""
+        named = self._terrain.at(starts)
+        best = self._terrain.sample.predicted.min(initial=np.inf)
+        trusted = int((named.predicted <= self.TRUSTED * best).sum())
+        return starts[: trusted + self.DOUBTED]
 
     def _explored(self, landscape: Landscape, order: Indices, chosen: list[int], count: int) -> list[int]:
         """Rows drawn from all that are plausible, in the order of expectation."""
@@ -236,7 +251,11 @@ class Auto:
         landscape = join([self._terrain.near(centre, parameters) for centre in self._centres()])
         rows = [row for row in self._by_expectation(landscape).tolist() if landscape.numbers[row] not in self._tried]
         self._note(landscape, rows)
-        return list(dict.fromkeys(landscape.numbers[rows].tolist()))[: self.ROUND]
+        return list(dict.fromkeys(landscape.numbers[rows].tolist()))[: self._round_size()]
+
+    def _round_size(self) -> int:
+        leads = min(self._times, key=lambda number: (self._times[number], number), default=None)
+        return self.SHORT_ROUND if leads in self._given else self.ROUND
 
     def _note(self, landscape: Landscape, rows: list[int]) -> None:
         self._binary.update(zip(landscape.numbers[rows].tolist(), landscape.binary[rows].tolist(), strict=True))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kt.cache.records import Measurement
-from kt.tuner.method import GRAPH_BELOW_US, MIN_ROUNDS, NOISE_LIMIT, TIE
+from kt.tuner.method import CLEARLY, GRAPH_BELOW_US, LEAST_ROUNDS, MIN_ROUNDS, NOISE_LIMIT, TIE
 
 __all__ = [
     "BatchShape",
@@ -108,12 +108,12 @@ def compare(best: Sequence[float], other: Sequence[float]) -> Verdict:
 
     "slower": the ratio is above 1 by more than a tie, and the interval says so too. "tied": the whole interval lies
     within a tie of 1. An interval that is itself no wider than a tie has nothing more to tell: then the median decides.
-    "open": more rounds could tell.
+    "open": more rounds could tell. Who is far slower in every round need not stay for as many as an interval wants.
     """
     rounds = min(len(best), len(other))
-    if rounds < MIN_ROUNDS:
-        return "open"
     ratios = [late / early for early, late in zip(best[:rounds], other[:rounds], strict=True)]
+    if rounds < MIN_ROUNDS:
+        return "slower" if rounds >= LEAST_ROUNDS and min(ratios) > 1 + CLEARLY else "open"
     low, high = ratio_interval(ratios)
     if low > 1 + TIE:
         return "slower"

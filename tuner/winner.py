@@ -15,11 +15,22 @@ if TYPE_CHECKING:
     from kt.search_spaces.space import Config, SearchSpace, Value
     from kt.tuner.shape_run import Trial
 
-__all__ = ["FIRST_FINALISTS", "MOST_FINALISTS", "OF_A_STRUCTURE", "WITHIN", "edge", "finalists", "pick", "simplicity"]
+__all__ = [
+    "FIRST_FINALISTS",
+    "FURTHER_BELOW_US",
+    "MOST_FINALISTS",
+    "OF_A_STRUCTURE",
+    "WITHIN",
+    "edge",
+    "finalists",
+    "pick",
+    "simplicity",
+]
 
 FIRST_FINALISTS = 8
 MOST_FINALISTS = 16
 OF_A_STRUCTURE = 2  # finalists besides the first that cut the problem up alike
+FURTHER_BELOW_US = 200_000.0  # further ones enter while one run of each takes no longer than this
 WITHIN = 1.08  # a finalist's screened time is at most this much above the best: beyond the noise of one screening
 
 
@@ -30,7 +41,8 @@ def finalists(
 
     A screening takes milliseconds after a pause. Under load a GPU lowers its clock to keep within its power, for one
     kernel more than for another, so that the order of those that are close can be another one there. Those that cut the
-    problem up alike need about the same power. So the first few are followed by the best of other structures.
+    problem up alike need about the same power. So the first few are followed by the best of other structures; by fewer
+    if they run for long, for each runs about ten times, and tens of milliseconds are a load in the screening already.
     """
     running = [trial for trial in timed if trial.number not in dropped]
     close = [trial for trial in running if _time(trial) <= WITHIN * _time(running[0])]
@@ -39,7 +51,8 @@ def finalists(
     alike = Counter(structure[trial.number] for trial in chosen)
     for trial in close[FIRST_FINALISTS:]:
         of_it = structure[trial.number]
-        if alike[of_it] < OF_A_STRUCTURE and len(chosen) < MOST_FINALISTS:
+        fits = len(chosen) < MOST_FINALISTS and sum(map(_time, [*chosen, trial])) <= FURTHER_BELOW_US
+        if alike[of_it] < OF_A_STRUCTURE and fits:
             alike[of_it] += 1
             chosen.append(trial)
     return chosen

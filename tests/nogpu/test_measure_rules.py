@@ -233,7 +233,15 @@ def test_verdicts() -> None:
     assert compare(best, [value * 1.02 for value in best]) == "slower"
     assert compare(best, [value * 1.001 for value in best]) == "tied"
     assert compare(best, [90.0, 120.0, 99.0, 101.0, 130.0, 100.0]) == "open"
-    assert compare(best[:4], [200.0] * 4) == "open", "too few rounds to say"
+    assert compare(best[:4], [101.0, 103.0, 101.0, 102.0]) == "open", "too few rounds to say"
+
+
+def test_who_is_far_slower_in_each_of_the_first_rounds_leaves_before_an_interval_can_be_given() -> None:
+    far, rounds = 100 * (1 + method.CLEARLY) + 1, method.LEAST_ROUNDS
+    assert rounds < method.MIN_ROUNDS
+    assert compare([100.0] * rounds, [far] * rounds) == "slower"
+    assert compare([100.0] * (rounds - 1), [far] * (rounds - 1)) == "open"
+    assert compare([100.0] * rounds, [*[far] * (rounds - 1), 101.0]) == "open"
 
 
 @pytest.mark.parametrize(("median", "verdict"), [(1.004, "tied"), (1.006, "slower")])
@@ -299,7 +307,7 @@ def test_clearly_slower_candidates_leave_early() -> None:
     runs = {"a": gpu.kernel("a", 100.0, 0.05), "b": gpu.kernel("b", 100.2, 0.05), "slow": gpu.kernel("slow", 150.0)}
     refined = refine(gpu, runs, {}, 4, 0.5, gpu.clock)
     assert refined.measurements["slow"].samples < refined.measurements["a"].samples
-    assert refined.measurements["slow"].samples >= method.MIN_ROUNDS
+    assert refined.measurements["slow"].samples == method.LEAST_ROUNDS
 
 
 def test_settled_candidates_end_the_rounds_long_before_the_time_is_up() -> None:
@@ -316,6 +324,15 @@ def test_the_time_limit_holds_for_long_kernels() -> None:
     refined = refine(gpu, runs, {}, 1, 2.0, gpu.clock)
     assert max(m.samples for m in refined.measurements.values()) <= method.LEAST_ROUNDS
     assert len(refined.measurements) == 10
+
+
+def test_long_kernels_run_no_more_than_they_are_timed() -> None:
+    """One run tells how long they take, and twelve of them in turn are load enough to begin with the rounds."""
+    gpu = SimulatedGpu()
+    runs = {str(i): gpu.kernel(str(i), 3e4 + i, 0.0005) for i in range(12)}
+    refined = refine(gpu, runs, {"cublas": gpu.kernel("cublas", 3e4)}, 1, 2.0, gpu.clock)
+    assert {gpu.runs[name] - refined.measurements[name].samples for name in runs} == {1}
+    assert gpu.runs["cublas"] > refined.measurements["0"].samples + 1, "it may load itself in its first run"
 
 
 def test_peers_are_timed_in_the_same_rounds_and_never_leave() -> None:
@@ -386,5 +403,6 @@ def test_the_differences_of_small_kernels_exceed_the_noise() -> None:
 def test_the_label_names_every_number_that_a_time_depends_on() -> None:
     for value in (method.ROTATION_FACTOR, method.MAX_SETS, method.GRAPH_BELOW_US, method.SCREEN_SAMPLE_US):
         assert f"{value:g}" in method.METHOD_LABEL
-    for value in (method.REFINE_SAMPLE_US, method.MIN_ROUNDS, method.TIE, method.NOISE_LIMIT, method.NOISE_RETRIES):
+    rounds = (method.MIN_ROUNDS, method.CLEARLY, method.TIE, method.NOISE_LIMIT, method.NOISE_RETRIES)
+    for value in (method.REFINE_SAMPLE_US, *rounds):
         assert f"{value:g}" in method.METHOD_LABEL

@@ -191,18 +191,44 @@ def test_auto_takes_starts_and_keeps_to_its_limit() -> None:
     assert len(tried) == 60
 
 
-@pytest.mark.parametrize(("offered", "taken", "own"), [(60, Auto.STARTS, Auto.OWN), (5, 5, Auto.FIRST - 1 - 2 - 5)])
-def test_auto_tries_the_starts_of_the_spaces_first(offered: int, taken: int, own: int) -> None:
-    """Defaults, winners of similar problems, then the best predicted starts, at most `STARTS`, however little the model
-    likes them; then what the model chooses, at least `OWN`."""
+@pytest.mark.parametrize("offered", [60, 5])
+def test_auto_tries_the_starts_of_the_spaces_first(offered: int) -> None:
+    """Defaults, winners of similar problems, then the best predicted starts, at most `STARTS`; then what the model
+    chooses, at least `OWN`, and more where there are few starts."""
+    terrain, _ = bowl(error=0.05)
+    likely = np.argsort(terrain.predicted, kind="stable")[:offered].tolist()
+    assert terrain.predicted[likely].max() < Auto.TRUSTED * terrain.predicted.min()
+    terrain = replace(terrain, starts=tuple(likely))
+    first = Auto(terrain, 0, starts=[500, 501]).propose()
+    given = list(dict.fromkeys([0, 500, 501, *likely[: Auto.STARTS]]))
+    assert first[: len(given)] == given
+    assert len(set(first)) == len(first) == len(given) + max(Auto.OWN, Auto.FIRST - len(given))
+
+
+@pytest.mark.parametrize("offered", [60, 5])
+def test_auto_tries_a_few_of_the_starts_that_the_model_doubts(offered: int) -> None:
+    """They stand in for what the model does not see; more of its own choice does not take the others' place."""
     terrain, _ = bowl()
     unlikely = np.argsort(terrain.predicted, kind="stable")[-offered:].tolist()
-    assert terrain.predicted[unlikely].min() > Auto.PLAUSIBLE * terrain.predicted.min()
+    assert terrain.predicted[unlikely].min() > max(Auto.TRUSTED, Auto.PLAUSIBLE) * terrain.predicted.min()
     terrain = replace(terrain, starts=tuple(unlikely))
     first = Auto(terrain, 0, starts=[500, 501]).propose()
+    taken = min(offered, Auto.DOUBTED)
     assert first[: 3 + taken] == [0, 500, 501, *unlikely[:taken]]
     assert not set(first[3 + taken :]) & set(unlikely)
+    own = max(Auto.OWN, Auto.FIRST - 3 - min(offered, Auto.STARTS))
     assert len(set(first)) == len(first) == 3 + taken + own
+
+
+def test_rounds_are_short_while_something_given_leads() -> None:
+    grid, _ = bowl()
+    for leads, size in ((500, Auto.SHORT_ROUND), (None, Auto.ROUND)):
+        search = Auto(grid, 0, starts=[500])
+        first = search.propose()
+        best = first[-1] if leads is None else leads
+        for number in first:
+            search.tell(number, 10.0 if number == best else 10.5)
+        assert len(search.propose()) == size
 
 
 def test_auto_steps_on_from_a_start() -> None:
@@ -293,5 +319,7 @@ def test_the_page_about_it_has_the_numbers_of_the_program() -> None:
     assert f"at most {COMPLETIONS} completions of each start" in page
     assert f"at most {Auto.STARTS} completions, best predicted first" in page
     assert f"{Auto.FIRST} candidates" in page
+    assert f"takes {Auto.TRUSTED:g} times as long as its best only {Auto.DOUBTED} are tried" in page
+    assert f"rounds of {Auto.SHORT_ROUND} instead of {Auto.ROUND}" in page
     assert f"at least {Auto.OWN}, are the model's own choice" in page
     assert all(f"| `{status}` |" in page for status in STATUSES)

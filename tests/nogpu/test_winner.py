@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from kt.tuner.winner import FIRST_FINALISTS, MOST_FINALISTS, OF_A_STRUCTURE, WITHIN, finalists
+from kt.tuner.winner import FIRST_FINALISTS, FURTHER_BELOW_US, MOST_FINALISTS, OF_A_STRUCTURE, WITHIN, finalists
 
 
 def trials(*times: float) -> list[Any]:
@@ -25,6 +25,13 @@ def test_the_fastest_enter_whatever_they_are_then_a_few_of_each_other_structure(
     assert set(later) == {1, 2, 3, 4}
     assert set(later.values()) == {OF_A_STRUCTURE}
     assert len(chosen) == MOST_FINALISTS
+
+
+def test_long_kernels_have_fewer_finalists() -> None:
+    """One run of each finalist takes no longer than a limit, but for the first few."""
+    each = FURTHER_BELOW_US / (FIRST_FINALISTS + 2.5)
+    assert len(finalists(trials(*[each] * 60), set(), by_tens)) == FIRST_FINALISTS + 2
+    assert len(finalists(trials(*[10 * each] * 60), set(), by_tens)) == FIRST_FINALISTS
 
 
 def test_who_is_far_behind_or_has_failed_stays_out() -> None:

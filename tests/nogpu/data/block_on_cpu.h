@@ -29,7 +29,7 @@ alignas(16) unsigned char shared[1 << 17];  // of the block that runs
 
 namespace cpu {
 
-struct Copy { unsigned shared; const char* global; int bytes, valid; };  // the first `valid` bytes are there
+struct Copy { unsigned shared; const char* global; int bytes; bool valid; };
 struct Fiber {
   ucontext_t context;
   std::vector<char> stack;
@@ -139,12 +139,14 @@ inline void run_cluster(unsigned first, unsigned blocks, unsigned count, std::fu
 
 inline void copy_now(const Copy& copy) {
   std::memset(kt::shared + copy.shared, 0, copy.bytes);
-  if (copy.valid) std::memcpy(kt::shared + copy.shared, copy.global, copy.valid);
+  if (copy.valid) std::memcpy(kt::shared + copy.shared, copy.global, copy.bytes);
 }
 
-inline void copy_later(unsigned target, const void* global, int bytes, int valid) {
+// A copy reads all its bytes or none. Of a cp.async with fewer source bytes than it writes the compiler makes one access
+// of all of them: the memory must be there, whatever is kept of it.
+inline void copy_later(unsigned target, const void* global, int bytes, bool valid) {
   if (target % bytes) fail("misaligned slot");
-  if (valid) check_read(global, valid, bytes);
+  if (valid) check_read(global, bytes, bytes);
   fibers[running].open.push_back({target, static_cast<const char*>(global), bytes, valid});
 }
 
@@ -181,10 +183,9 @@ inline unsigned shared_address(const void* pointer) { return unsigned(static_cas
 
 template <int BYTES>
 inline void cp_async_zfill(unsigned target, const void* global, bool valid) {
-  cpu::copy_later(target, global, BYTES, valid ? BYTES : 0);
+  cpu::copy_later(target, global, BYTES, valid);
 }
-inline void cp_async_part(unsigned target, const void* global, int bytes) { cpu::copy_later(target, global, 16, bytes); }
-inline void cp_async_whole(unsigned target, const void* global) { cpu::copy_later(target, global, 16, 16); }
+inline void cp_async_whole(unsigned target, const void* global) { cpu::copy_later(target, global, 16, true); }
 inline void cp_async_commit() {
   auto& fiber = cpu::fibers[cpu::running];
   fiber.groups.push_back(std::move(fiber.open));

@@ -113,26 +113,18 @@ struct RowStretch {
   // Starts the copies of the stretch that begins with row `first`.
   __device__ __forceinline__ void copy(unsigned buffer, long long first) const {
     const char* const source = streamed + first * row_bytes;
-    const int rows = int(min_of((long long)kRows, extent - first)), bytes = rows * row_bytes;
-    const int lane = int(threadIdx.x) % 32;
-    if (!aligned) {
-      copy_elements(buffer, source, bytes);
-    } else if (rows == kRows) {
+    const int bytes = int(min_of((long long)kRows, extent - first)) * row_bytes, whole = aligned ? bytes / 16 * 16 : 0;
 #pragma unroll 1
-      for (int at = lane * 16; at < bytes; at += 4 * 32 * 16) {
+    for (int at = int(threadIdx.x) % 32 * 16; at < whole; at += 4 * 32 * 16) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if (at + i * 512 < bytes) ptx::cp_async_whole(buffer + at + i * 512, source + at + i * 512);
-        }
-      }
-    } else {
-#pragma unroll 1
-      for (int at = lane * 16; at < bytes; at += 32 * 16) {
-        ptx::cp_async_part(buffer + at, source + at, min_of(16, bytes - at));
+      for (int i = 0; i < 4; ++i) {
+        if (at + i * 512 < whole) ptx::cp_async_whole(buffer + at + i * 512, source + at + i * 512);
       }
     }
+    if (whole < bytes) copy_elements(buffer + whole, source + whole, bytes - whole);
   }
 
+  // What no whole access is left for: an operand that begins elsewhere, and the last bytes of one that ends elsewhere.
   __device__ __forceinline__ static void copy_elements(unsigned buffer, const char* source, int bytes) {
     constexpr int kAccess = min_of(4, kSize);
 #pragma unroll 1

@@ -1,13 +1,9 @@
-// Shared memory in less than whole vectors: a copy of part of 16 bytes, a read of one word.
+// Shared memory in plain copies of 16 bytes, and in reads of less than whole vectors.
 
 namespace kt::ptx {
 
-// Copies the first `bytes` (1 to 16) of 16 bytes that begin at a multiple of 16; the others become zero, and are not read.
-__device__ __forceinline__ void cp_async_part(unsigned shared, const void* global, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(global), "r"(bytes));
-}
-
-// All 16 of them.
+// Copies 16 bytes that begin at a multiple of 16. There is no copy of a part of them: cp.async with fewer source bytes than
+// it writes becomes one access of all 16, which at the end of an operand reads what lies behind it.
 __device__ __forceinline__ void cp_async_whole(unsigned shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(shared), "l"(global));
 }
