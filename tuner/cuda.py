@@ -12,7 +12,18 @@ import numpy as np
 
 from kt.tuner.memory_plan import check_fits
 
-__all__ = ["CUDA_ERRORS", "Block", "Gpu", "arch_of", "context_is_dead", "cupy", "driver", "in_words", "runtime"]
+__all__ = [
+    "CUDA_ERRORS",
+    "MOST_DYNAMIC_SMEM",
+    "Block",
+    "Gpu",
+    "arch_of",
+    "context_is_dead",
+    "cupy",
+    "driver",
+    "in_words",
+    "runtime",
+]
 
 # CuPy is compiled and has no type stubs: it enters here, as `Any`, and nowhere else.
 cupy: Any = import_module("cupy")
@@ -21,7 +32,9 @@ runtime: Any = import_module("cupy_backends.cuda.api.runtime")
 
 CUDA_ERRORS: tuple[type[Exception], ...] = (driver.CUDADriverError, runtime.CUDARuntimeError)
 
+MOST_DYNAMIC_SMEM = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MAJOR, _MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor and -Minor
+_SMEM_PER_BLOCK_OPTIN = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 
 
 def in_words(error: BaseException) -> str:
@@ -67,11 +80,14 @@ class LoadedModule:
         self._module.load(cubin)
         self._functions: dict[str, Any] = {}
 
-    def launch(self, kernel: str, blocks: int, threads: int, argument: Any) -> None:
-        """Enqueue `kernel` on the current stream, with `argument` by value."""
+    def launch(self, kernel: str, blocks: int, threads: int, argument: Any, smem_bytes: int = 0) -> None:
+        """Enqueue `kernel` on the current stream, with `argument` by value and as much dynamic shared memory."""
         if kernel not in self._functions:
             self._functions[kernel] = self._module.get_function(kernel)
-        self._functions[kernel]((blocks,), (threads,), (argument,))
+        function = self._functions[kernel]
+        if smem_bytes:
+            driver.funcSetAttribute(function.ptr, MOST_DYNAMIC_SMEM, smem_bytes)
+        function((blocks,), (threads,), (argument,), shared_mem=smem_bytes)
 
 
 class Gpu:
@@ -79,6 +95,7 @@ class Gpu:
 
     Attributes:
         sm_count: multiprocessors.
+        smem_per_block: bytes of shared memory that a block can ask for.
         l2_bytes: level-two cache.
     """
 
@@ -86,6 +103,7 @@ class Gpu:
         self.device = cupy.cuda.Device(index)
         self.device.use()
         self.sm_count: int = self.device.attributes["MultiProcessorCount"]
+        self.smem_per_block: int = runtime.deviceGetAttribute(_SMEM_PER_BLOCK_OPTIN, index)
         self.l2_bytes: int = self.device.attributes["L2CacheSize"]
         self.stream: Any = cupy.cuda.Stream(non_blocking=True)  # not the default one, which cannot be captured
         self.stream.use()

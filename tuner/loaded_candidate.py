@@ -9,7 +9,7 @@ from typing import Any, Self
 from kt.problems import Problem
 from kt.search_spaces.space import Launch
 from kt.tuner.arguments import POINTERS
-from kt.tuner.cuda import CUDA_ERRORS, cupy, driver, in_words
+from kt.tuner.cuda import CUDA_ERRORS, MOST_DYNAMIC_SMEM, cupy, driver, in_words
 from kt.tuner.kernel_launch import KernelLaunch, Parameters
 from kt.tuner.messages import Candidate
 from kt.tuner.tensor_map import TensorMapRefused, tensor_map_argument
@@ -17,7 +17,6 @@ from kt.tuner.tensor_map import TensorMapRefused, tensor_map_argument
 __all__ = ["LaunchRefused", "LoadedCandidate", "Rotation"]
 
 _STATIC_SMEM = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
-_MOST_DYNAMIC_SMEM = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _SMEM_WITHOUT_OPT_IN = 48 << 10
 _MOST_BLOCKS = 2**31 - 1
 
@@ -99,7 +98,7 @@ class LoadedCandidate:
             function = self._module.get_function(launch.kernel)
             static = driver.funcGetAttribute(_STATIC_SMEM, function.ptr)
             if launch.smem_bytes + static > _SMEM_WITHOUT_OPT_IN:
-                driver.funcSetAttribute(function.ptr, _MOST_DYNAMIC_SMEM, launch.smem_bytes)
+                driver.funcSetAttribute(function.ptr, MOST_DYNAMIC_SMEM, launch.smem_bytes)
             return KernelLaunch(function.ptr, launch)
         except CUDA_ERRORS as error:
             raise LaunchRefused(f"{_in_words(launch)}: {in_words(error)}") from error

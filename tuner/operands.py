@@ -15,10 +15,13 @@ from kt.tuner.exact_values import ExactValues, exact_values, random_scalars
 from kt.tuner.memory_plan import BLOCK_ALIGNMENT, MemoryPlan, plan_memory
 from kt.tuner.reference_kernels import NORMAL, ReferenceKernels
 
-__all__ = ["OUT_PATTERN", "Operands"]
+__all__ = ["LEFT_OVER_PATTERN", "OUT_PATTERN", "Operands"]
 
 # Sixteen bits that are, repeated, a NaN in every format of 2, 4 and 8 bytes, and 2147319805 as a 32-bit whole number.
 OUT_PATTERN = 0x7FFD
+# The same, and in each byte a NaN of the 8-bit formats; 2147450879 as a 32-bit whole number. It is where a kernel finds
+# only what it has written itself: in its workspace, shared memory and registers.
+LEFT_OVER_PATTERN = 0x7FFF
 _BYTE_PATTERN = 0x7F7F  # NaN in both 8-bit floating formats, 127 in int8
 
 
@@ -130,7 +133,7 @@ class Operands:
 
     def poison_workspace(self) -> None:
         if self._workspace:
-            self._kernels.fill_pattern(self._workspace.address, self._workspace.size, OUT_PATTERN)
+            self._kernels.fill_pattern(self._workspace.address, self._workspace.size, LEFT_OVER_PATTERN)
 
     @property
     def _poison(self) -> int:

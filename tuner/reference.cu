@@ -116,6 +116,33 @@ extern "C" __global__ void fill_pattern(FillPattern p) {
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < p.words; i += step) p.start[i] = word;
 }
 
+// One block fills a multiprocessor: all shared memory that a block may have and, since kFillThreads threads of 128 registers
+// have all of them, kHeld in 128 registers. What is in them stays there when the block ends, and a kernel that reads what it
+// has not written finds it.
+struct FillMultiprocessor {
+    i64 words;    // of shared memory
+    i64 pattern;  // 16 bits, repeated
+};
+
+const int kFillThreads = 512, kHeld = 120;
+
+extern "C" __global__ void __launch_bounds__(kFillThreads, 1) fill_multiprocessor(FillMultiprocessor p) {
+    extern __shared__ volatile unsigned block_memory[];
+    const unsigned word = (unsigned)p.pattern * 0x10001u;
+    for (i64 i = threadIdx.x; i < p.words; i += blockDim.x) block_memory[i] = word;
+    __syncthreads();
+    // For all that the compiler knows the values differ, and are needed behind the barrier.
+    unsigned held[kHeld];
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) held[i] = block_memory[i];
+    __syncthreads();
+    if (block_memory[0] == word) return;  // always
+    unsigned sum = 0;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) sum = 3 * sum + held[i];
+    block_memory[0] = sum;
+}
+
 // The value of an element depends on where it lies, so that batches which overlap in memory agree about it.
 __device__ u64 scramble(u64 seed, u64 position) {
     u64 x = seed + (position + 1) * 0x9e3779b97f4a7c15ull;

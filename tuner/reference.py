@@ -38,6 +38,7 @@ STRUCTS: dict[str, tuple[str, ...]] = {
     name: tuple(fields.split())
     for name, fields in {
         "FillPattern": "start words pattern",
+        "FillMultiprocessor": "words pattern",
         "FillMatrix": "base rows columns ld stride batch seed magnitude density",
         "Norms": "base norms count length vector_step element_step stride batch",
         "Multiply": "a b c result scratch alpha beta a_row a_column a_batch b_row b_column b_batch ldc c_batch"
@@ -48,7 +49,8 @@ STRUCTS: dict[str, tuple[str, ...]] = {
     }.items()
 }
 KERNELS = {
-    "fill_pattern": "FillPattern", "fill_in": "FillMatrix", "fill_out": "FillMatrix", "norms_in": "Norms",
+    "fill_pattern": "FillPattern", "fill_multiprocessor": "FillMultiprocessor",
+    "fill_in": "FillMatrix", "fill_out": "FillMatrix", "norms_in": "Norms",
     "multiply_exact": "Multiply", "multiply_true": "Multiply", "finish_exact": "Multiply", "finish_true": "Multiply",
     "compare_exact": "Compare", "compare_true": "Compare", "check_pattern": "CheckPattern", "digest": "Digest",
 }  # fmt: skip

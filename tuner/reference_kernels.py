@@ -16,6 +16,7 @@ __all__ = ["NORMAL", "ReferenceKernels", "Report"]
 
 NORMAL = ExactValues(0, 1.0, 0)  # asks for N(0,1) numbers instead of whole ones
 _THREADS = 256
+_FILL_THREADS = 512  # kFillThreads
 _TILE = 64  # results of one block of the product, in each direction
 _LEAST_SPLIT = 256  # products that are worth a block of their own
 
@@ -40,13 +41,15 @@ class Device(Protocol):
 
     @property
     def sm_count(self) -> int: ...
+    @property
+    def smem_per_block(self) -> int: ...
     def clear(self, address: int, size: int) -> None: ...
 
 
 class Module(Protocol):
     """The compiled `reference.cu`."""
 
-    def launch(self, kernel: str, blocks: int, threads: int, argument: Any) -> None: ...
+    def launch(self, kernel: str, blocks: int, threads: int, argument: Any, smem_bytes: int = 0) -> None: ...
 
 
 class ReferenceKernels:
@@ -59,6 +62,12 @@ class ReferenceKernels:
     def fill_pattern(self, start: int, size: int, pattern: int) -> None:
         """Write the 16-bit `pattern` to `size` bytes, a multiple of 4, from `start`."""
         self._run("fill_pattern", size // 4, start=start, words=size // 4, pattern=pattern)
+
+    def fill_multiprocessors(self, pattern: int) -> None:
+        """Leave the 16-bit `pattern` in the shared memory and the registers of every multiprocessor."""
+        size = self._device.smem_per_block
+        argument = pack("fill_multiprocessor", {"words": size // 4, "pattern": pattern})
+        self._module.launch("fill_multiprocessor", self._device.sm_count, _FILL_THREADS, argument, size)
 
     def fill(self, problem: Problem, operand: str, base: int, seed: int, values: ExactValues) -> None:
         """Write every element of `operand` ("a", "b", "c"), and nothing between its rows."""

@@ -2,7 +2,8 @@
 
 The exact pass has whole-number operands and demands equality; the random pass has N(0,1) operands and a tolerance that
 scales with k (see tolerance.py). In both, C is filled with NaN before the launch, its padding and guard bands must be
-untouched after it, and so must the operands. The full verification adds an exact pass with other scalars, and demands
+untouched after it, and so must the operands. Workspace, shared memory and registers hold NaN as well: a kernel that
+counts on what was left there is seen. The full verification adds an exact pass with other scalars, and demands
 that two runs give the same bits.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from kt.problems import Problem
 from kt.tuner.exact_values import exact_scalars, random_scalars, second_scalars
-from kt.tuner.operands import OUT_PATTERN, Operands
+from kt.tuner.operands import LEFT_OVER_PATTERN, OUT_PATTERN, Operands
 from kt.tuner.reference_kernels import ReferenceKernels, Report
 from kt.tuner.tolerance import Tolerance, tolerance
 
@@ -113,6 +114,7 @@ class Verifier:
     def _run(self, launch: Launch, kind: str, scalars: Scalars) -> None:
         self._operands.poison_workspace()
         self._operands.poison_c(kind, scalars[1])
+        self._kernels.fill_multiprocessors(LEFT_OVER_PATTERN)  # last: every kernel leaves something behind
         launch(self._operands.pointers("exact" if kind == "exact" else 0), scalars)
 
     def _hold(self, kind: str, scalars: Scalars) -> None:

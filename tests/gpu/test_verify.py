@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from kt.problems import DTYPES, LAYOUTS, Problem
 from kt.tuner.messages import Candidate, Prepare, Prepared, Refine, RefineReply, Screen
+from kt.tuner.operands import LEFT_OVER_PATTERN
 from kt.tuner.reference import compile_reference, reference_definitions
 from kt.tuner.reference_kernels import ReferenceKernels
 from kt.tuner.verify import Verifier, scalars_of_passes
@@ -199,3 +201,99 @@ def test_errors_in_a_later_batch_and_the_last_tile_are_seen(worker: Worker, naiv
     reply = worker.request(Screen(last, None), LIMIT_S)
     assert reply.measurement.status == "wrong_result"
     assert "1 of 34840 elements differ, first at (3, 129, 66)" in reply.measurement.detail
+
+
+# Kernels that count, among the words they find without having written them, those that are `word`. Only a branch that
+# is never taken writes any of the registers.
+LEFT_OVER = """
+struct LeftOver { unsigned* seen; i64 words, word, never; };
+extern "C" __global__ void in_shared_memory(LeftOver p) {
+    extern __shared__ volatile unsigned memory[];
+    unsigned seen = 0;
+    for (i64 i = threadIdx.x; i < p.words; i += blockDim.x) seen += memory[i] == (unsigned)p.word;
+    atomicAdd(p.seen, seen);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, 1) in_registers(LeftOver p) {
+    unsigned left[REGISTERS], seen = 0;
+#pragma unroll
+    for (int i = 0; i < REGISTERS; ++i) asm volatile("" : "=r"(left[i]));
+    if (p.never) {
+#pragma unroll
+        for (int i = 0; i < REGISTERS; ++i) left[i] = ((volatile unsigned*)p.seen)[i];
+    }
+#pragma unroll
+    for (int i = 0; i < REGISTERS; ++i) seen += left[i] == (unsigned)p.word;
+    atomicAdd(p.seen, seen);
+}
+"""
+WORD = LEFT_OVER_PATTERN * 0x10001
+
+
+def share_found(on_gpu: OnGpu, cubin: str, kernel: str, blocks: int, threads: int, words: int, smem: int = 0) -> float:
+    """The share of the words that `kernel` finds holding the pattern, right after multiprocessors were filled with it.
+
+    Args:
+        words: that each block looks at.
+    """
+    module = on_gpu.gpu.load(Path(cubin).read_bytes())
+    seen = on_gpu.gpu.allocate(1024)
+    on_gpu.gpu.clear(seen.address, seen.size)
+    argument = np.zeros((), [(name, "i8") for name in ("seen", "words", "word", "never")])
+    argument["seen"], argument["words"], argument["word"] = seen.address, words, WORD
+    on_gpu.kernels.fill_multiprocessors(LEFT_OVER_PATTERN)
+    module.launch(kernel, blocks, threads, argument, smem)
+    return int.from_bytes(on_gpu.gpu.read(seen.address, 4), "little") / (words * blocks)
+
+
+@pytest.mark.parametrize("share", [1, 2, 8, 32])
+def test_a_kernel_finds_the_pattern_in_all_shared_memory(share: int, cubin: Callable[..., str]) -> None:
+    """One block of a multiprocessor that has all, or several that have parts."""
+    on_gpu = OnGpu(Problem(8, 8, 8))
+    size = on_gpu.gpu.smem_per_block // share // 1024 * 1024
+    readers = cubin(LEFT_OVER, THREADS="256", REGISTERS="8")
+    found = share_found(on_gpu, readers, "in_shared_memory", on_gpu.gpu.sm_count, 256, size // 4, size)
+    assert found == 1.0, f"{found:.2%} of {size} bytes"
+
+
+@pytest.mark.parametrize(("threads", "registers"), [(512, 100), (256, 200), (128, 200)])
+def test_a_kernel_finds_the_pattern_in_nearly_all_registers(
+    threads: int, registers: int, cubin: Callable[..., str]
+) -> None:
+    """Those that it writes first are not among the ones that it looks at; 7 of 128 are not filled."""
+    on_gpu = OnGpu(Problem(8, 8, 8))
+    readers = cubin(LEFT_OVER, THREADS=str(threads), REGISTERS=str(registers))
+    blocks = on_gpu.gpu.sm_count
+    found = share_found(on_gpu, readers, "in_registers", blocks, threads, threads * registers)
+    assert found > 0.85, f"{found:.2%} of {registers} registers of {threads} threads"
+
+
+LEFT_BEHIND = {
+    "shared memory": {
+        "BEFORE": "__shared__ volatile float left[1024];",
+        "AFTER": "*c += 0.0f * left[threadIdx.x];",
+    },
+    "a register": {
+        "BEFORE": 'float left; asm volatile("" : "=f"(left)); if (p.reserved0) left = *(volatile float*)p.a;',
+        "AFTER": "*c += 0.0f * left;",
+    },
+}
+
+
+@pytest.mark.parametrize("where", LEFT_BEHIND)
+def test_a_kernel_that_counts_on_what_was_left_behind_is_wrong(where: str, worker: Worker, naive: Naive) -> None:
+    """It adds zero times what it has not written: right, unless that is no number."""
+    problem = Problem(256, 256, 64)
+    worker.request(Prepare(problem, 0), LIMIT_S)
+    reply = worker.request(Screen(naive(problem, "careless", **LEFT_BEHIND[where]), None), LIMIT_S)
+    assert reply.measurement.status == "wrong_result"
+    assert "got nan" in reply.measurement.detail
+
+
+def test_filling_the_multiprocessors_takes_microseconds() -> None:
+    from kt.tuner.stopwatch import CudaStopwatch
+
+    on_gpu = OnGpu(Problem(8, 8, 8))
+    stopwatch = CudaStopwatch(on_gpu.gpu)
+    times = [stopwatch.time_one(lambda: on_gpu.kernels.fill_multiprocessors(LEFT_OVER_PATTERN)) for _ in range(20)]
+    print(f"{min(times):.1f} us")
+    assert min(times) < 100

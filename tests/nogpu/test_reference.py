@@ -6,7 +6,10 @@ from itertools import product
 import pytest
 
 from kt.problems import DTYPES, Problem
+from kt.tuner.nvrtc import Nvrtc, load_builtins
+from kt.tuner.ptxas_log import read_log
 from kt.tuner.reference import FLOATING, KERNELS, SOURCE, STRUCTS, compile_reference, pack, reference_definitions
+from kt.tuner.toolchain import toolchain
 
 PROBLEMS = [
     Problem(8, 8, 8, dtype=dtype.name, accumulator=accumulator, out_dtype=out)
@@ -26,6 +29,22 @@ def test_every_pair_of_formats_compiles(definitions: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_120"])
 def test_the_reference_compiles_for_old_and_new_gpus(arch: str) -> None:
     assert compile_reference(reference_definitions(Problem(8, 8, 8, dtype="fp16")), arch).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_one_block_that_fills_a_multiprocessor_has_all_registers_and_spills_none(arch: str) -> None:
+    """65,536 of a multiprocessor: 512 threads of 128, of which the compiler says how many it writes."""
+    tools = toolchain()
+    load_builtins(tools.library)
+    options = (f"--gpu-architecture={arch}", "-std=c++17", "--ptxas-options=-v")
+    definitions = reference_definitions(Problem(8, 8, 8))
+    compiled = Nvrtc(tools.library).compile(SOURCE.read_text(), (*options, *definitions), SOURCE.name)
+    kernel = read_log(compiled.log).kernels["fill_multiprocessor"]
+    (threads, held) = map(int, re.findall(r"kFillThreads = (\d+), kHeld = (\d+);", SOURCE.read_text())[0])
+    assert threads * 128 == 65536
+    assert held == 120
+    assert held < kernel.registers <= 128
+    assert kernel.spill_bytes == 0
 
 
 def fields_in_source() -> dict[str, list[tuple[str, bool]]]:
@@ -50,7 +69,9 @@ def test_python_and_cuda_declare_the_same_arguments() -> None:
 
 
 def test_every_kernel_of_the_source_is_known_with_its_struct() -> None:
-    found = re.findall(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\((\w+) p\)', SOURCE.read_text())
+    found = re.findall(
+        r'extern "C" __global__ void (?:__launch_bounds__\([\w, ]+\) )?(\w+)\((\w+) p\)', SOURCE.read_text()
+    )
     assert dict(found) == KERNELS
 
 

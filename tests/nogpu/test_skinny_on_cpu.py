@@ -144,8 +144,10 @@ def test_streams(dtype: str, layout: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dtype", "layout"), EVERY)
 def test_stretches(dtype: str, layout: str, tmp_path: Path) -> None:
-    """Short rows, dense along k or lines across, at any alignment; more stretches than warps, the last one ragged: where
-    it ends within 16 bytes, they are not read as a whole."""
+    """Short rows, dense along k or lines across, at any alignment; more stretches than warps, the last one ragged.
+
+    Where it ends within 16 bytes, they are not read as a whole.
+    """
     size, wide = SIZE[dtype], 16 // SIZE[dtype]
     few, many = shorts(dtype)
     small = {"tile_s": few, "lane_rows": 4, "warps_l": 2, "stages": 2}

@@ -21,7 +21,7 @@ import pytest
 from kt.problems import DTYPES, Problem
 from kt.tuner.memory_plan import check_fits
 from kt.tuner.messages import Candidate, Refine
-from kt.tuner.operands import OUT_PATTERN, Operands
+from kt.tuner.operands import LEFT_OVER_PATTERN, OUT_PATTERN, Operands
 from kt.tuner.reference import KERNELS, SOURCE, reference_definitions
 from kt.tuner.reference_kernels import NORMAL, ReferenceKernels
 from kt.tuner.refinement import PeerUnavailable
@@ -43,7 +43,7 @@ SHIM = """
 #define __device__
 #define __global__
 #define __shared__ static
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 using std::isfinite, std::max, std::min;
 struct Index { unsigned x; };
 static thread_local Index threadIdx, blockIdx;
@@ -52,7 +52,8 @@ static std::barrier<>* block_barrier;
 static std::vector<std::barrier<>*> warp_barriers;
 static unsigned long long exchanged[1024];
 static std::mutex memory;
-static void __syncthreads() { block_barrier->arrive_and_wait(); }
+static void __syncthreads() { if (block_barrier) block_barrier->arrive_and_wait(); }
+extern "C" { volatile unsigned block_memory[1 << 12]; }  // what blocks leave behind
 template <class T> T __shfl_xor_sync(unsigned, T value, int offset) {
     std::barrier<>& warp = *warp_barriers[threadIdx.x / 32];
     std::memcpy(&exchanged[threadIdx.x], &value, sizeof value);
@@ -78,6 +79,7 @@ void run(void (*kernel)(Argument), bool together, unsigned blocks, unsigned thre
     gridDim.x = blocks;
     blockDim.x = threads;
     if (!together) {
+        block_barrier = nullptr;
         for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x)
             for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) kernel(*(const Argument*)argument);
         return;
@@ -115,6 +117,7 @@ def library(definitions: tuple[str, ...], folder: Path) -> ctypes.CDLL:
     """reference.cu for one pair of formats, as a shared library."""
     text = SOURCE.read_text()
     text = text.replace('asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));', "value = half_to_float(bits);")
+    text = text.replace("extern __shared__", "extern")
     text = text.replace('asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(value));', "bits = double_to_half(value);")
     cases = [
         f'if (kernel == "{name}") return run({name}, {str(name in TOGETHER).lower()}, blocks, threads, argument), 0;'
@@ -134,8 +137,12 @@ class HostModule:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
+        self.launched: list[str] = []
+        self.left = np.ctypeslib.as_array((ctypes.c_uint32 * 4096).in_dll(library, "block_memory"))
 
-    def launch(self, kernel: str, blocks: int, threads: int, argument: npt.NDArray[Any]) -> None:
+    def launch(self, kernel: str, blocks: int, threads: int, argument: npt.NDArray[Any], smem_bytes: int = 0) -> None:
+        self.launched.append(kernel)
+        assert smem_bytes <= self.left.nbytes
         data = argument.tobytes()
         assert self._library.launch(kernel.encode(), min(blocks, 2), threads, data) == 0, kernel
 
@@ -151,6 +158,7 @@ class HostGpu:
     """Host memory in place of the GPU's; a cache that takes three operand sets to exceed."""
 
     sm_count = 4
+    smem_per_block = 4096 * 4
 
     def __init__(self, problem: Problem) -> None:
         self.l2_bytes = sum(problem.footprint(operand) for operand in "abc")
@@ -220,7 +228,8 @@ class Setup:
     def __init__(self, problem: Problem, folder: Path, seed: int = 0) -> None:
         self.problem = problem
         self.gpu = HostGpu(problem)
-        self.kernels = ReferenceKernels(self.gpu, HostModule(library(reference_definitions(problem), folder)))
+        self.module = HostModule(library(reference_definitions(problem), folder))
+        self.kernels = ReferenceKernels(self.gpu, self.module)
         self.operands = Operands(self.gpu, self.kernels, problem, seed, scalars_of_passes(problem))
         self.operands.fill()
         self.verifier = Verifier(self.gpu, self.kernels, self.operands)
@@ -388,6 +397,53 @@ def test_a_kernel_that_spoils_the_reference_does_not_spoil_the_next_verdict(fold
     setup = Setup(Problem(20, 33, 8), folder)
     setup.exact(spoil(lambda s: s.operands.address("reference") + 2, 0x7F)(setup))
     assert setup.exact() == ""
+
+
+@pytest.mark.parametrize("problem", [Problem(20, 33, 8), Problem(20, 33, 8, dtype="int8")], ids=lambda one: one.dtype)
+def test_a_kernel_that_counts_on_what_was_left_in_shared_memory_is_seen(
+    problem: Problem, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It multiplies what it has not written: right as long as zeros or small numbers are left."""
+    setup = Setup(problem, folder)
+
+    def change(problem: Problem, pointers: Any, scalars: Any, result: Any) -> Any:
+        if problem.dtype == "fp32":
+            return result + 0.0 * setup.module.left.view(np.float32)[7]
+        return result + setup.module.left[7] // 1000
+
+    assert "660 of 660 elements differ" in setup.exact(change)
+    setup.module.left[:] = 900
+    monkeypatch.setattr(setup.kernels, "fill_multiprocessors", lambda _: None)
+    assert setup.exact(change) == "", "without the step nothing is seen"
+
+
+def test_every_word_of_shared_memory_is_filled_last_before_each_run(folder: Path) -> None:
+    setup = Setup(Problem(20, 33, 8, beta=1.0), folder)
+    runs = 0
+
+    def launch(pointers: dict[str, int], scalars: tuple[float, float]) -> None:
+        nonlocal runs
+        runs += 1
+        assert setup.module.launched[-1] == "fill_multiprocessor"
+        assert (setup.module.left == LEFT_OVER_PATTERN * 0x10001).all()
+        setup.module.left[:] = 0
+        kernel(setup.problem)(pointers, scalars)
+
+    assert setup.verifier.exact(launch) == ""
+    assert setup.verifier.full([launch, launch]) == ["", ""]
+    assert runs == 1 + 2 * 4
+
+
+def test_a_kernel_that_counts_on_what_was_left_in_its_workspace_is_seen(folder: Path) -> None:
+    setup = Setup(Problem(20, 33, 8), folder)
+    setup.operands.reserve_workspace(64)
+    workspace = setup.operands.pointers("exact")["workspace"]
+    ctypes.memset(workspace, 0, 64)
+
+    def change(problem: Problem, pointers: Any, scalars: Any, result: Any) -> Any:
+        return result + 0.0 * np.frombuffer(setup.gpu.read(pointers["workspace"] + 60, 4), np.float32)[0]
+
+    assert "660 of 660 elements differ" in setup.exact(change)
 
 
 def test_two_runs_that_differ_in_bits_are_seen_though_each_is_right(folder: Path) -> None:
@@ -668,12 +724,20 @@ class LibraryStandIn:
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_pattern_is_no_number_in_any_output_format() -> None:
-    data = OUT_PATTERN.to_bytes(2, "little") * 4
+@pytest.mark.parametrize("pattern", [OUT_PATTERN, LEFT_OVER_PATTERN], ids=hex)
+def test_the_patterns_are_no_number_in_any_output_format(pattern: int) -> None:
+    data = pattern.to_bytes(2, "little") * 4
     for dtype, size in (("fp16", 2), ("bf16", 2), ("fp32", 4), ("fp64", 8)):
         assert np.isnan(decode_element(data[:size], dtype)), dtype
     assert decode_element(data[:4], "int32") > 2e9
     assert decode_element(b"\x80\x3f", "bf16") == 1.0
+
+
+def test_what_is_left_over_is_no_number_in_any_format_and_in_no_byte_zero() -> None:
+    codes = np.frombuffer(LEFT_OVER_PATTERN.to_bytes(2, "little"), np.uint8)
+    for mantissa, bias in ((3, 7), (2, 15)):
+        assert np.isnan(small_float(codes, mantissa, bias)).all()
+    assert (codes % 2 == 1).all()
 
 
 def test_the_place_of_a_mismatch_names_the_batch_only_if_there_are_several() -> None:
