@@ -281,6 +281,31 @@ def winner(shape: ShapeResult) -> BestConfig:
 # What comes out
 
 
+class Busy(FakeGpu):
+    """Takes a moment over the finals, in which the next shape is planned."""
+
+    pause = False
+
+    def submit(self, message: Any, timeout_s: float) -> None:
+        super().submit(message, timeout_s)
+        self.pause = isinstance(message, Refine)
+
+    def poll(self, timeout: float) -> Any:
+        if self.pause:
+            self.pause = False
+            return None
+        return super().poll(timeout)
+
+
+def test_the_next_shape_begins_with_what_has_led_on_this_one(bench: Bench) -> None:
+    """It is planned during the finals, when the winner is not known yet."""
+    bench.gpu = Busy()
+    alike = Problem(512, 512, 640)
+    bench.tune(SQUARE, alike)
+    leader = {"tile_m": 64, "tile_n": 128, "tile_k": 16, "stages": 2, "split_k": 1}
+    assert [values for problem, values in bench.gpu.screened if problem == alike][:2] == [bench.default, leader]
+
+
 def test_the_fastest_configuration_wins(bench: Bench) -> None:
     best = winner(only(bench.tune(SQUARE)))
     assert best.config.as_dict() == {"tile_m": 64, "tile_n": 128, "tile_k": 16, "stages": 2, "split_k": 1}
