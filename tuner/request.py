@@ -14,7 +14,7 @@ from kt.templates.digest import template_digest
 
 __all__ = ["MODEL_METHOD", "Budget", "ShapeResult", "Strategy", "TuneRequest", "TuneResult"]
 
-MODEL_METHOD = "model/4"  # in place of the measuring method in keys of predictions; raised when the model changes
+MODEL_METHOD = "model/5"  # in place of the measuring method in keys of predictions; raised when the model changes
 Strategy = Literal["auto", "exhaustive", "random"]
 
 

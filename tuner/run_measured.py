@@ -188,6 +188,8 @@ class MeasuredRun:
         if self.clock.shape_left <= 0:
             shape.cut_short = True
             return self.recorder.best(shape, screened(shape))
+        if timed := shape.timed():  # as yet: the next shape is planned during the finals, and is often like this one
+            self.neighbours.add(shape.candidates.problem, timed[0].config)
         return self.recorder.best(
             shape, Finals(self.gpu, self.clock, shape, self.request.peers, self._plan_ahead).run()
         )

@@ -1,5 +1,9 @@
 """The performance model of operands that pass once through the registers of warps."""
 
+import csv
+from collections import defaultdict
+from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +20,7 @@ from support.family_compiles import builtin
 SPACE = builtin("skinny")
 H200 = modelled("h200")
 DECODE = Problem(1, 128256, 4096, "bf16", "nt")
+MEASURED = Path(__file__).parent / "data" / "skinny_h200.csv"
 
 
 def us(problem: Problem, **choices: Any) -> float:
@@ -74,3 +79,21 @@ def test_every_candidate_of_the_space_has_a_time(dtype: str, layout: str) -> Non
         assert landscape.predicted.min() >= floor_us(problem, H200) / 1.5
         assert np.isfinite(landscape.predicted).mean() > 0.9
     assert set(STRUCTURE_OF_STREAMS) <= SPACE.parameters.keys() | SPACE.runtime.keys()
+
+
+def test_predictions_follow_what_was_measured() -> None:
+    """Of 14 shapes: who is predicted first is fast, most pairs are in order, and times are right on the whole."""
+    shapes = defaultdict(list)
+    with MEASURED.open() as file:
+        for row in csv.DictReader(line for line in file if not line.startswith("#")):
+            extents = (int(row.pop("m")), int(row.pop("n")), int(row.pop("k")))
+            problem = Problem(*extents, row.pop("dtype"), row.pop("layout"))
+            measured = float(row.pop("time_us"))
+            choices = {name: int(value) if value.isdigit() else value for name, value in row.items()}
+            shapes[problem].append((measured, us(problem, **choices)))
+    assert len(shapes) == 14
+    chosen = [min(pairs, key=lambda pair: pair[1])[0] / min(pairs)[0] for pairs in shapes.values()]
+    assert np.mean(chosen) < 1.05
+    ordered = [late[1] > early[1] for pairs in shapes.values() for early, late in combinations(sorted(pairs), 2)]
+    assert np.mean(ordered) > 0.7
+    assert 0.9 < np.median([predicted / measured for pairs in shapes.values() for measured, predicted in pairs]) < 1.1

@@ -281,6 +281,31 @@ def winner(shape: ShapeResult) -> BestConfig:
 # What comes out
 
 
+class Busy(FakeGpu):
+    """Takes a moment over the finals, in which the next shape is planned."""
+
+    pause = False
+
+    def submit(self, message: Any, timeout_s: float) -> None:
+        super().submit(message, timeout_s)
+        self.pause = isinstance(message, Refine)
+
+    def poll(self, timeout: float) -> Any:
+        if self.pause:
+            self.pause = False
+            return None
+        return super().poll(timeout)
+
+
+def test_the_next_shape_begins_with_what_has_led_on_this_one(bench: Bench) -> None:
+    """It is planned during the finals, when the winner is not known yet."""
+    bench.gpu = Busy()
+    alike = Problem(512, 512, 640)
+    bench.tune(SQUARE, alike)
+    leader = {"tile_m": 64, "tile_n": 128, "tile_k": 16, "stages": 2, "split_k": 1}
+    assert [values for problem, values in bench.gpu.screened if problem == alike][:2] == [bench.default, leader]
+
+
 def test_the_fastest_configuration_wins(bench: Bench) -> None:
     best = winner(only(bench.tune(SQUARE)))
     assert best.config.as_dict() == {"tile_m": 64, "tile_n": 128, "tile_k": 16, "stages": 2, "split_k": 1}
@@ -361,6 +386,54 @@ def test_a_kernel_that_wins_elsewhere_may_win_here(bench: Bench) -> None:
     assert bench.stored(SQUARE) == best
     assert winner(tall).config.as_dict() == HIGH_BEST
     assert bench.observer.beaten == [best]
+
+
+class UnderLoad(FakeGpu):
+    """In finals, at a lower clock, everything takes longer than in a screening."""
+
+    def _refine(self, message: Refine) -> Any:
+        reply = super()._refine(message)
+        slower = {name: replace(one, time_us=1.3 * (one.time_us or 0.0)) for name, one in reply.measurements.items()}
+        return replace(reply, measurements=slower)
+
+
+def test_other_shapes_kernels_are_held_against_the_winner_at_one_clock(bench: Bench) -> None:
+    """All are screened; so the winner is too, and needs no finals against what only the clock makes faster."""
+
+    def truth(problem: Problem, values: Values) -> float:
+        best = HIGH_BEST if problem.m > problem.n else WIDE_BEST
+        return 120.0 if values in (HIGH_BEST, WIDE_BEST) and values != best else two_winners(problem, values)
+
+    bench.gpu = UnderLoad(truth)
+    square, tall = bench.tune(SQUARE, TALL).shapes
+    assert [winner(shape).config.as_dict() for shape in (square, tall)] == [WIDE_BEST, HIGH_BEST]
+    assert len(bench.gpu.refined) == 2
+    assert (SQUARE, WIDE_BEST) in bench.gpu.screened[-4:], "the winner beside the others"
+    assert winner(square).measurement.time_us == pytest.approx(130.0)
+
+
+def test_a_kernel_of_another_shape_does_not_win_by_the_median_of_cooler_rounds(bench: Bench) -> None:
+    """One that has left the finals has lost there, whatever its median is."""
+    seen: set[Problem] = set()
+
+    class Throttled(FakeGpu):
+        def _refine(self, message: Refine) -> Any:
+            reply = super()._refine(message)
+            if len(self.refined) <= 2:
+                return reply
+            order = sorted(reply.measurements, key=lambda name: _values(name) != WIDE_BEST)
+            return RefineReply({name: reply.measurements[name] for name in order}, (), {})
+
+    def truth(problem: Problem, values: Values) -> float | Measurement:
+        seen.add(problem)
+        if problem == SQUARE and values == HIGH_BEST:
+            return 50.0 if TALL in seen else Measurement("ok", 400.0, None, 1)
+        return two_winners(problem, values)
+
+    bench.gpu = Throttled(truth)
+    square = bench.tune(SQUARE, TALL).shapes[0]
+    assert len(bench.gpu.refined) == 3
+    assert winner(square).config.as_dict() == WIDE_BEST
 
 
 def test_a_shape_that_comes_later_meets_the_winners_of_the_cache(bench: Bench) -> None:
