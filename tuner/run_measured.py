@@ -150,7 +150,7 @@ class MeasuredRun:
         while not shape.all_alike():
             shape.take_binaries(compilation)
             self._give_up_if_hopeless(shape)
-            if self.clock.shape_left <= reserve:
+            if self._time_is_over(shape, reserve):
                 shape.cut_short = True
                 compilation.cancel()
                 return
@@ -162,6 +162,10 @@ class MeasuredRun:
                 compilation.collect(WAIT_S)
             elif not more:
                 return
+
+    def _time_is_over(self, shape: ShapeRun, reserve: float) -> bool:
+        """A shape without any time yet goes on while the run has some: the first one waits for all to start, too."""
+        return (self.clock.left if shape.best_us is None else self.clock.shape_left) <= reserve
 
     def _give_up_if_hopeless(self, shape: ShapeRun) -> None:
         error = self.gpu.compilation.hopeless(shape.candidates.problem.signature)

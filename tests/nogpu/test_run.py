@@ -935,6 +935,14 @@ def test_a_budget_of_time_holds_and_is_shared_out(bench: Bench) -> None:
     assert all(shape.best and not shape.best.complete for shape in result.shapes)
 
 
+def test_a_shape_whose_share_is_over_before_a_time_is_known_goes_on(bench: Bench) -> None:
+    """The first shape waits for workers to start; it is not given up while the run has time."""
+    bench.gpu.prepare = lambda problem: time.sleep(0.5 if problem == SQUARE else 0.0)
+    result = bench.tune(SQUARE, TALL, ODD, budget=Budget(seconds=1.2))
+    assert [shape.best is not None for shape in result.shapes] == [True, True, True]
+    assert not winner(result.shapes[0]).complete
+
+
 def test_a_budget_that_is_over_leaves_shapes_untuned(bench: Bench) -> None:
     bench.gpu.prepare = lambda problem: time.sleep(0.3)
     result = bench.tune(SQUARE, TALL, budget=Budget(seconds=0.2))
