@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.catalog import find
@@ -116,9 +116,12 @@ def formats_of(problem: Problem) -> Formats:
 
 
 def known_device(identity: DeviceIdentity) -> Device:
-    """The figures of a device of the table; those that kt's data file does not have are unknown."""
+    """The figures of a device of the table, of this very identity; what kt's data file does not have is unknown."""
+    memory = identity.memory_gib << 30  # by which one GPU may differ from another of its name, as with error correction
     found = find(identity.name, identity.compute_capability, identity.sm_count)
-    return found or Device(identity.name, identity.compute_capability, identity.sm_count, identity.memory_gib << 30)
+    if found is not None:
+        return replace(found, memory_bytes=memory)
+    return Device(identity.name, identity.compute_capability, identity.sm_count, memory)
 
 
 def group_of(best: BestConfig) -> GroupKey:

@@ -15,10 +15,10 @@ import pytest
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.catalog import modelled
 from kt.devices.device import Device
+from kt.errors import InputError
 from kt.export.collect import collect
 from kt.export.contents import Contents, Search
 from kt.export.dispatch import pick
-from kt.errors import InputError
 from kt.export.kernel_header import render_kernel_header
 from kt.export.kernels import on_device
 from kt.export.launch_code import launcher
@@ -370,6 +370,19 @@ def test_the_first_lines_name_every_gpu_of_the_table() -> None:
     lines = render_kernel_header([first, *(replace(first, key=key) for key in others)], SPACES).splitlines()[:12]
     wanted = " ".join(f"-gencode arch=compute_{one},code=sm_{one}" for one in ("80", "90a", "100a"))
     assert f"//   {wanted}" in lines
+
+
+def test_a_gpu_of_the_data_file_may_have_other_memory() -> None:
+    """As with error correction on or off: it is another GPU in the table, with the figures of its name."""
+    problem = winners()[7].key.problem
+    first = winner(problem, configured("simt", problem), 100.0)
+    device = replace(H200.identity, memory_gib=H200.identity.memory_gib + 1)
+    other = replace(first, key=replace(first.key, device=device))
+    alone, both = collect([other], SPACES), collect([first, other], SPACES)
+    assert alone.traffic == {device: both.traffic[H200.identity]}
+    assert render_kernel_header([first, other], SPACES).count('{"NVIDIA H200", 9, 0, 132, ') == 2
+    beside = Problem(990, 1000, 1000)
+    assert pick(alone, beside, replace(H200, memory_bytes=device.memory_gib << 30)).found == "neighbour"
 
 
 def test_the_same_winners_give_the_same_bytes() -> None:
