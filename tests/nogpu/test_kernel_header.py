@@ -33,7 +33,7 @@ from kt.templates.render import rendered_parts
 H200 = modelled("h200")
 NVCC = shutil.which("nvcc")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="needs nvcc")
-STRICT = ["-std=c++17", "-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings"]
+STRICT = ["-std=c++17", "-Xcompiler", "-Wall,-Wextra,-Wconversion,-Wshadow,-Werror", "-Werror", "all-warnings"]
 SPACES = {space.family: space for space in builtin_spaces()}
 FORMATS = ["standard", "fp32", "tf32", "fp64", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int32", "fp32_fast"]
 LARGEST = 2**31 - 1
