@@ -6,6 +6,7 @@ on the other serves every size of the bucket: the loss is measured, for each has
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from kt.devices.device import DeviceIdentity
@@ -17,7 +18,7 @@ __all__ = ["add_buckets"]
 
 
 def add_buckets(result: Contents, ranged: Sequence[RangedShape], times: Sequence[Mapping[str, float]]) -> None:
-    """Adds those buckets of which both shapes have winners.
+    """Adds those buckets of which both shapes have winners, one of which has not failed on the other.
 
     Args:
         times: for each entry, microseconds by configuration.
@@ -29,7 +30,8 @@ def add_buckets(result: Contents, ranged: Sequence[RangedShape], times: Sequence
                 numbers = [places.get((device, shape.at(size))) for size in (bucket.last, bucket.middle)]
                 entries = [number for number in numbers if number is not None]
                 if len(entries) == len(numbers):
-                    result.buckets.append(_served(result, shape, bucket, entries, times))
+                    served = _served(result, shape, bucket, entries, times)
+                    result.buckets += [served] if math.isfinite(served.loss) else []
 
 
 def _served(
@@ -50,6 +52,8 @@ def _loss(result: Contents, entry: int, other: int, times: Sequence[Mapping[str,
     best = result.winners[other]
     won = best.measurement.time_us or 1.0
     known = times[other].get(result.winners[entry].config.identity)
+    if known is None and result.may_fail(result.winners[entry].config, other):
+        return math.inf, True
     time_us = known if known is not None else _expected_us(result, entry, other, best.key.device)
     ran = not (best.measurement.predicted or result.winners[entry].measurement.predicted)
     return max(0.0, time_us / won - 1.0), known is not None and ran

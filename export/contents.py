@@ -83,6 +83,7 @@ class Contents:
         traffic: by device, see `traffic_rate`.
         configs: those that were measured, by their identity.
         buckets: of sizes that vary at run time.
+        failed: entries, each with a kernel that failed on its shape, or was wrong, with some run-time choices.
     """
 
     winners: Sequence[BestConfig]
@@ -95,6 +96,11 @@ class Contents:
     traffic: dict[DeviceIdentity, int] = field(default_factory=dict)
     configs: dict[str, Config] = field(default_factory=dict)
     buckets: list[BucketServed] = field(default_factory=list)
+    failed: set[tuple[int, Config]] = field(default_factory=set)
+
+    def may_fail(self, config: Config, entry: int) -> bool:
+        """Whether the kernel of a configuration that was not measured on the shape of an entry has failed there."""
+        return (entry, Config(config.family, config.parameters)) in self.failed
 
     def point(self, kernel: Kernel, config: Config, problem: Problem, time_us: float, entry: int) -> Point:
         """The point of a measurement of `config` on `problem`, on the device of an entry, for a kernel with the same

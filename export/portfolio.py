@@ -189,7 +189,7 @@ class _Offers:
             own = problem.signature == kernel.signature
             if time_us is not None:
                 found.append((time_us if own else time_us * NARROW, runtime, "measured" if own else "expected"))
-            else:
+            elif not self._known.may_fail(kernel.config, index):
                 costs = costs_of(
                     self._known.cost_rules[kernel.config.family], names_of(kernel, runtime, problem, device)
                 )

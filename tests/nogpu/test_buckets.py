@@ -73,6 +73,18 @@ def test_the_shape_that_loses_less_on_the_other_serves_the_bucket() -> None:
     assert first.loss == pytest.approx(0.01)
 
 
+def test_what_failed_on_the_other_shape_does_not_serve_the_bucket() -> None:
+    """And if each fails on the other, nothing does."""
+    keys = {best.key.problem.m: best.key for best in tuned()}
+    wrong = Measurement("wrong_result", detail="at 3, 4")
+    one = [*timed(*EVERY[1:]), (keys[513], {WIDE: wrong})]  # the winner of 363, by which 513 would be served
+    known = collect(tuned(), SPACES, one, [ROWS])
+    assert [known.winners[served.entry].key.problem.m for served in known.buckets] == [513, 1024]
+    both = [*timed(*EVERY[2:]), (keys[513], {WIDE: wrong}), (keys[363], {SMALL: wrong})]
+    known = collect(tuned(), SPACES, both, [ROWS])
+    assert [known.winners[served.entry].key.problem.m for served in known.buckets] == [1024]
+
+
 def test_a_loss_that_was_not_measured_is_expected() -> None:
     """And a bucket of which a shape is not tuned is none."""
     (_, first), _ = served()

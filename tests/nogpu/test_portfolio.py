@@ -157,6 +157,14 @@ def test_of_equally_few_kernels_those_that_lose_least_are_taken(slow: Config) ->
     assert {one.kernel.config.parameters for one in found.served} == {rest.parameters}
 
 
+def test_what_failed_on_a_shape_does_not_serve_it() -> None:
+    """However it may do elsewhere, and whatever is asked for."""
+    listed, searches = tuned()
+    searches[1] = (searches[1][0], {SMALL: Measurement("wrong_result", detail="at 3, 4")})
+    _, found = collect_few(listed, SPACES, searches, within=10.0)
+    assert found.served[2].kernel.config.parameters == WIDE.parameters
+
+
 def test_a_shape_that_nothing_chosen_can_run_gets_the_generic_kernel() -> None:
     """Another layout, and one kernel only."""
     listed = [winner(SHAPES[1], WIDE, 100.0), winner(Problem(512, 512, 512, layout="tt"), SMALL, 20.0)]
