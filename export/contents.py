@@ -53,19 +53,21 @@ class Candidate:
 
 @dataclass(frozen=True)
 class BucketServed:
-    """A bucket of a range, and the tuned shape whose winner serves it.
+    """A bucket of a range, or a part of one, and the tuned shape whose winner serves it.
 
     Attributes:
         entry: number of that shape.
-        loss: by which part it is slower, on the other tuned shape of the bucket, than that one's own winner.
+        other: number of the other tuned shape that is served so; `entry` if there is none.
+        loss: by which part it is slower on the other one than that one's own winner.
         is_measured: whether that was timed; else it is expected.
     """
 
     shape: RangedShape
     bucket: Bucket
     entry: int
-    loss: float
-    is_measured: bool
+    other: int
+    loss: float = 0.0
+    is_measured: bool = False
 
 
 @dataclass
