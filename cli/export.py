@@ -111,7 +111,8 @@ def export(
     sources = digests(spaces, folders)
     keep = entry_filter(dtype=dtype, device=device_filter)
     folder, read = cache_folder(cache_dir), list(files_read(shapes, space, spaces.values(), folders))
-    check_target(output, cache_dir, read)
+    if not check:
+        check_target(output, cache_dir, read)
     dependencies = plan_depfile(depfile, depfile_target, output, [*read, database_path(folder)], cache_dir)
     with Store.open(folder, read_only=True, tell=teller(quiet=quiet)) as store:
         found = judged_entries(store, sources, spaces)
@@ -132,12 +133,13 @@ def export(
         raise NoValidConfiguration("the cache has nothing to export", hint=_way(selection.passed_over))
     if problems is not None:
         _require_all(problems, bests, selection.passed_over)
+    silent = quiet or check
     if header:
         name = "kt" if namespace is None else namespace
-        made = Making(spaces, folders, folder, quiet=quiet)
+        made = Making(spaces, folders, folder, quiet=silent)
         text = _table_header(bests, name) if table_only else kernels_header(bests, name, made, elsewhere, few, ranged)
     else:
-        text = _t4(tried, quiet=quiet) if as_t4 else _table(bests, formats[0])
+        text = _t4(tried, quiet=silent) if as_t4 else _table(bests, formats[0])
     if check and output is not None:
         check_file(output, text)
         return

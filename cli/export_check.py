@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from typing import TYPE_CHECKING
 
 from kt.errors import InputError, OutOfDate, ShapesMissing
@@ -62,10 +64,12 @@ def check_file(path: str, text: str) -> None:
         OutOfDate: it does not, or is not there.
         InputError: it cannot be read.
     """
-    hint = "the same command without --check writes it"
+    hint, wanted = "the same command without --check writes it", text.encode()
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would have to be waited for
+            raise InputError(f"{path} is no file", hint="name a file with -o")
         with open(path, "rb") as file:
-            same = file.read() == text.encode()
+            same = file.read(len(wanted) + 1) == wanted
     except FileNotFoundError:
         raise OutOfDate(f"{path} does not exist", hint=hint) from None
     except OSError as error:

@@ -91,11 +91,11 @@ def kernels_header(
 
 
 def _tell_buckets(known: Contents) -> None:
-    """Each bucket of a range with the shape whose winner serves it, and what that loses on the other tuned one."""
+    """Each bucket of a range, or part of one, with the shape whose winner serves it, and what that loses on the other
+    tuned one."""
     for served in known.buckets:
         name, bucket = served.shape.name, served.bucket
-        size = getattr(known.winners[served.entry].key.problem, name)
-        other = bucket.middle if size == bucket.last else bucket.last
+        size, other = (getattr(known.winners[entry].key.problem, name) for entry in (served.entry, served.other))
         sizes = f"{bucket.first}" if bucket.first == bucket.last else f"{bucket.first} to {bucket.last}"
         text = f"{served.shape.at(bucket.last).label}, {name} {sizes}: as for {name} {size}"
         if other != size:

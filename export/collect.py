@@ -14,13 +14,14 @@ from kt.export.kernels import Kernel, Kernels, generic, layouts_of, of_winner, r
 from kt.export.portfolio import Portfolio, portfolio
 from kt.export.standards import add_standards
 from kt.problems.ranges import RangedShape
-from kt.search_spaces.space import SearchSpace
+from kt.search_spaces.space import Config, SearchSpace
 
 __all__ = ["collect", "collect_few"]
 
 # Of a measurement that counts: fewer samples of a short kernel are mostly its launch.
 LEAST_SAMPLES = 3
 LONG_US = 1000.0
+_NO_FAILURES = ("ok", "pruned", "compile_error")  # nothing ran, or it was right
 
 
 def collect(
@@ -131,8 +132,11 @@ def _measured(result: Contents, searches: Iterable[Search]) -> list[dict[str, fl
     """For each entry the times of configurations on its shape, the winner's own among them."""
     found = dict(searches)
     times: list[dict[str, float]] = []
-    for best in result.winners:
-        tried = {config: us for config, one in found.get(best.key, {}).items() if (us := _counting(one)) is not None}
+    for index, best in enumerate(result.winners):
+        of_shape = found.get(best.key, {})
+        tried = {config: us for config, one in of_shape.items() if (us := _counting(one)) is not None}
+        failed = [config for config, one in of_shape.items() if one.status not in _NO_FAILURES]
+        result.failed |= {(index, Config(config.family, config.parameters)) for config in failed}
         tried[best.config] = best.measurement.time_us or 0.0
         result.configs |= {config.identity: config for config in tried}
         times.append({config.identity: us for config, us in tried.items()})

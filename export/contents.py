@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.catalog import find
@@ -53,19 +53,21 @@ class Candidate:
 
 @dataclass(frozen=True)
 class BucketServed:
-    """A bucket of a range, and the tuned shape whose winner serves it.
+    """A bucket of a range, or a part of one, and the tuned shape whose winner serves it.
 
     Attributes:
         entry: number of that shape.
-        loss: by which part it is slower, on the other tuned shape of the bucket, than that one's own winner.
+        other: number of the other tuned shape that is served so; `entry` if there is none.
+        loss: by which part it is slower on the other one than that one's own winner.
         is_measured: whether that was timed; else it is expected.
     """
 
     shape: RangedShape
     bucket: Bucket
     entry: int
-    loss: float
-    is_measured: bool
+    other: int
+    loss: float = 0.0
+    is_measured: bool = False
 
 
 @dataclass
@@ -83,6 +85,7 @@ class Contents:
         traffic: by device, see `traffic_rate`.
         configs: those that were measured, by their identity.
         buckets: of sizes that vary at run time.
+        failed: entries, each with a kernel that failed on its shape, or was wrong, with some run-time choices.
     """
 
     winners: Sequence[BestConfig]
@@ -95,6 +98,11 @@ class Contents:
     traffic: dict[DeviceIdentity, int] = field(default_factory=dict)
     configs: dict[str, Config] = field(default_factory=dict)
     buckets: list[BucketServed] = field(default_factory=list)
+    failed: set[tuple[int, Config]] = field(default_factory=set)
+
+    def may_fail(self, config: Config, entry: int) -> bool:
+        """Whether the kernel of a configuration that was not measured on the shape of an entry has failed there."""
+        return (entry, Config(config.family, config.parameters)) in self.failed
 
     def point(self, kernel: Kernel, config: Config, problem: Problem, time_us: float, entry: int) -> Point:
         """The point of a measurement of `config` on `problem`, on the device of an entry, for a kernel with the same
@@ -116,9 +124,12 @@ def formats_of(problem: Problem) -> Formats:
 
 
 def known_device(identity: DeviceIdentity) -> Device:
-    """The figures of a device of the table; those that kt's data file does not have are unknown."""
+    """The figures of a device of the table, of this very identity; what kt's data file does not have is unknown."""
+    memory = identity.memory_gib << 30  # by which one GPU may differ from another of its name, as with error correction
     found = find(identity.name, identity.compute_capability, identity.sm_count)
-    return found or Device(identity.name, identity.compute_capability, identity.sm_count, identity.memory_gib << 30)
+    if found is not None:
+        return replace(found, memory_bytes=memory)
+    return Device(identity.name, identity.compute_capability, identity.sm_count, memory)
 
 
 def group_of(best: BestConfig) -> GroupKey:

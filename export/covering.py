@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["best_of", "smallest_cover"]
+__all__ = ["best_of", "cheapest_alike", "smallest_cover"]
 
 MAX_STEPS = 200_000  # of the exact search; beyond it the set that was found so far stands
 
@@ -57,6 +58,17 @@ def _is_dominated(key: int, covers: Mapping[int, frozenset[int]]) -> bool:
     return any(items < other or (items == other and name < key) for name, other in covers.items())
 
 
+def cheapest_alike(cover: Sequence[int], costs: Mapping[int, Mapping[int, float]]) -> list[int]:
+    """As many keys as `cover` has, which serve all that it serves for less, as far as exchanges of one for another go.
+
+    Args:
+        costs: of each key, by item; an item that it does not serve is not there.
+    """
+    keys = sorted(costs)
+    places = [keys.index(key) for key in cover]
+    return sorted(keys[place] for place in _exchanged(places, _rows([costs[key] for key in keys], math.inf)))
+
+
 def best_of(costs: Sequence[Mapping[int, float]], count: int, absent: float) -> list[int]:
     """At most `count` choices with a small sum, over all items, of the least cost that a chosen one has for the item.
 
@@ -66,32 +78,51 @@ def best_of(costs: Sequence[Mapping[int, float]], count: int, absent: float) -> 
         costs: of each choice, by item; an item that it does not serve is not there.
         absent: cost of an item that nothing chosen serves.
     """
-    items = sorted({item for one in costs for item in one})
-
-    def total(chosen: Sequence[int]) -> float:
-        return sum(min([absent, *(costs[one][item] for one in chosen if item in costs[one])]) for item in items)
-
+    rows = _rows(costs, absent)
     chosen: list[int] = []
-    for _ in range(min(count, len(costs))):
-        others = [one for one in range(len(costs)) if one not in chosen]
-        best = min(others, key=lambda one: (total([*chosen, one]), one))
-        if chosen and total([*chosen, best]) >= total(chosen):
+    for _ in range(min(count, len(rows))):
+        known = _least(chosen, rows)
+        others = [one for one in range(len(rows)) if one not in chosen]
+        best = min(others, key=lambda one: (_total(known, rows[one]), one))
+        if chosen and _total(known, rows[best]) >= sum(known):
             break
         chosen.append(best)
-    return sorted(_exchanged(chosen, len(costs), total))
+    return sorted(_exchanged(chosen, rows))
 
 
-def _exchanged(chosen: list[int], count: int, total: Callable[[Sequence[int]], float]) -> list[int]:
+Row = list[float]  # what one choice costs for each item
+
+
+def _rows(costs: Sequence[Mapping[int, float]], absent: float) -> list[Row]:
+    items = sorted({item for one in costs for item in one})
+    return [[min(absent, one.get(item, absent)) for item in items] for one in costs]
+
+
+def _least(chosen: Iterable[int], rows: Sequence[Row]) -> Row:
+    """Of each item what it costs with these choices; with none of them as much as with the worst."""
+    found = [rows[one] for one in chosen]
+    columns = zip(*(found or rows), strict=True)
+    return [min(column) for column in columns] if found else [max(column) for column in columns]
+
+
+def _total(known: Row, row: Row) -> float:
+    """The sum with one choice more."""
+    return sum(map(min, known, row))
+
+
+def _exchanged(chosen: list[int], rows: Sequence[Row]) -> list[int]:
     """After every exchange that helps, the best one first."""
-    least = total(chosen)
-    while True:
+    while chosen:
+        least = sum(_least(chosen, rows))
         swaps = [
-            [one if one != out else new for one in chosen]
+            (_total(known, rows[new]), [one if one != out else new for one in chosen])
             for out in chosen
-            for new in range(count)
+            for known in [_least([one for one in chosen if one != out], rows)]
+            for new in range(len(rows))
             if new not in chosen
         ]
-        best = min(swaps, key=lambda swap: (total(swap), swap), default=chosen)
-        if total(best) >= least - 1e-12:
-            return chosen
-        chosen, least = best, total(best)
+        total, swap = min(swaps, default=(least, chosen))
+        if total >= least - 1e-12:
+            break
+        chosen = swap
+    return chosen

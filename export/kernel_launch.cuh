@@ -1,6 +1,6 @@
 // `programmatic`: the grid may start before earlier ones in its stream have ended, and waits for them itself.
 inline cudaError_t launch(const void* kernel, unsigned grid, unsigned block, ::std::size_t smem_bytes, bool programmatic,
-                          void** parameters, cudaStream_t stream) noexcept {
+                          void** pointers, cudaStream_t stream) noexcept {
   cudaLaunchAttribute early = {};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
@@ -11,5 +11,5 @@ inline cudaError_t launch(const void* kernel, unsigned grid, unsigned block, ::s
   config.stream = stream;
   config.attrs = &early;
   config.numAttrs = programmatic ? 1 : 0;
-  return cudaLaunchKernelExC(&config, kernel, parameters);
+  return cudaLaunchKernelExC(&config, kernel, pointers);
 }

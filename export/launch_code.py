@@ -16,6 +16,7 @@ from kt.export.expected_time import COST_NAMES, cost_rules
 from kt.export.kernels import Kernel
 from kt.export.keywords import KEYWORDS
 from kt.search_spaces.expression import Expression
+from kt.search_spaces.launch import launchable
 from kt.search_spaces.space import LaunchRule, TensorMapRule
 from kt.templates.render import signature_names
 
@@ -73,6 +74,8 @@ class _Writer:
         self._where = f"{kernel.space.source or kernel.space.family}: {kernel.config.label}"
         self._terms = _Terms(kernel, kernel.space.derived, self._where)
         self._costs = _Terms(kernel, cost_rules(kernel.space), self._where)
+        signature = signature_names(kernel.signature, kernel.arch)
+        self._there = launchable(kernel.space, kernel.config, signature)  # as the template is told, too
         self._maps = self._count = 0
 
     def launcher(self) -> Launcher:
@@ -102,6 +105,9 @@ class _Writer:
         for rule in self._space.launches:
             when = self._term(rule.when)
             if when.known and not when.constant:
+                continue
+            if rule.kernel not in self._there:
+                yield f"if (holds({when.as_truth})) return false;  // {rule.kernel} was not compiled"
                 continue
             lines = self._launch(rule)
             yield from lines if when.known else _guarded(when, lines)

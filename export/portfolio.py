@@ -15,7 +15,7 @@ from typing import Literal
 from kt.cache.records import BestConfig, Measurement
 from kt.errors import NoValidConfiguration
 from kt.export.contents import NARROW, Contents, formats_of, known_device
-from kt.export.covering import best_of, smallest_cover
+from kt.export.covering import best_of, cheapest_alike, smallest_cover
 from kt.export.expected_time import Point, costs_of, expected
 from kt.export.kernels import Kernel, generic, on_device
 from kt.export.runnable import launches_of, names_of
@@ -96,11 +96,11 @@ def portfolio(
         known: the winners.
         times: for each winner, microseconds by configuration.
         most: take at most so many, and lose as little as can be on the mean.
-        within: take as few as can be so that no shape loses more than this part.
+        within: take as few as can be so that no shape loses more than this part; of equally many, such as lose little.
     """
     offers = _Offers(known, times)
     if within is not None:
-        chosen = [one for part in offers.parts() for one in smallest_cover(offers.covering(part, 1.0 + within))]
+        chosen = [one for part in offers.parts() for one in offers.fewest(part, 1.0 + within)]
     else:
         chosen = best_of(offers.matrix(), most or len(known.winners), math.log(ABSENT))
     served = tuple(offers.served(index, chosen) for index in range(len(known.winners)))
@@ -137,16 +137,15 @@ class _Offers:
             for best in self._best
         ]
 
-    def covering(self, part: Sequence[int], ratio: float) -> dict[int, frozenset[int]]:
-        """Which kernels serve which shapes of a part at most so many times slower than the winner."""
-        wanted = set(part)
-        found = {
-            number: frozenset(
-                index for index, one in best.items() if index in wanted and self._ratio(index, one[0]) <= ratio
-            )
-            for number, best in enumerate(self._best)
+    def fewest(self, part: Sequence[int], ratio: float) -> list[int]:
+        """The fewest kernels that serve each shape of a part at most so many times slower than the winner."""
+        wanted, most = set(part), math.log(ratio)
+        every = {
+            number: {index: cost for index, cost in one.items() if index in wanted and cost <= most}
+            for number, one in enumerate(self.matrix())
         }
-        return {number: shapes for number, shapes in found.items() if shapes}
+        costs = {number: one for number, one in every.items() if one}
+        return cheapest_alike(smallest_cover({number: frozenset(one) for number, one in costs.items()}), costs)
 
     def served(self, index: int, chosen: Sequence[int]) -> Served:
         """What serves a shape best; the generic kernel if nothing that was chosen does."""
@@ -190,7 +189,7 @@ class _Offers:
             own = problem.signature == kernel.signature
             if time_us is not None:
                 found.append((time_us if own else time_us * NARROW, runtime, "measured" if own else "expected"))
-            else:
+            elif not self._known.may_fail(kernel.config, index):
                 costs = costs_of(
                     self._known.cost_rules[kernel.config.family], names_of(kernel, runtime, problem, device)
                 )

@@ -96,24 +96,38 @@ def decided_by_parameters(space: SearchSpace) -> tuple[Constraint, ...]:
     return tuple(rule for rule in space.constraints if leaves(rule.require.names, space.derived) <= own)
 
 
-def launchable(space: SearchSpace, config: Config) -> frozenset[str]:
-    """The kernels that `config`'s compile-time choices may have launched, whatever the run-time ones and the problem.
+def launchable(space: SearchSpace, config: Config, names: Mapping[str, Any] | None = None) -> frozenset[str]:
+    """The kernels that `config`'s compile-time choices may have launched, whatever the run-time ones and the sizes.
 
-    A kernel is left out only if its `when` rests on parameters alone and no run-time value of the space makes it true.
+    A kernel is left out only if its `when` rests on what is known, and no run-time values of the space make it true
+    that also keep those constraints which rest on nothing else.
+
+    Args:
+        names: what else is known when a kernel is compiled, as the problem's formats.
     """
-    choices = dict(config.parameters)
-    return frozenset(rule.kernel for rule in space.launches if _may_launch(space, rule, choices))
+    given = {**(names or {}), **dict(config.parameters)}
+    return frozenset(rule.kernel for rule in space.launches if _may_launch(space, rule, given))
 
 
-def _may_launch(space: SearchSpace, rule: LaunchRule, choices: Mapping[str, Value]) -> bool:
-    needed = leaves(rule.when.names, space.derived)
-    varied = [name for name in space.runtime if name in needed]
-    if not needed <= space.parameters.keys() | space.runtime.keys():
+def _may_launch(space: SearchSpace, rule: LaunchRule, given: Mapping[str, Any]) -> bool:
+    runtime, needed = space.runtime.keys(), leaves(rule.when.names, space.derived)
+    known = given.keys() | runtime
+    if not needed <= known:
         return True
-    return any(
-        truth(rule.when.evaluate(_names(space, {**choices, **dict(zip(varied, values, strict=True))}, {})))
-        for values in product(*(space.runtime[name] for name in varied))
-    )
+    about = [(one, leaves(one.require.names, space.derived)) for one in space.constraints if needed & runtime]
+    kept = {one: names for one, names in about if names <= known and names & needed & runtime}
+    varied = [name for name in runtime if name in needed.union(*kept.values())]
+    every = product(*(space.runtime[name] for name in varied))
+    tried = (_names(space, dict(zip(varied, values, strict=True)), given) for values in every)
+    return any(truth(rule.when.evaluate(values)) and _keeps(kept, values) for values in tried)
+
+
+def _keeps(constraints: Iterable[Constraint], values: Names) -> bool:
+    """Whether they hold; also if one has no value, for another one may protect it."""
+    try:
+        return all(truth(one.require.evaluate(values)) for one in constraints)
+    except ExpressionError:
+        return True
 
 
 def launch_limits(space: SearchSpace) -> tuple[Constraint, ...]:

@@ -87,7 +87,8 @@ def _check_that_it_waits(space: SearchSpace, text: str, path: str) -> None:
 
 
 def _names(space: SearchSpace, config: Config, signature: Signature, arch: str) -> dict[str, Any]:
-    names: dict[str, Any] = {**signature_names(signature, arch), "kernels": launchable(space, config)}
+    known = signature_names(signature, arch)
+    names: dict[str, Any] = {**known, "kernels": launchable(space, config, known)}
     for name, value in config.parameters:
         if name in names:
             raise InputError(f"{space.source or space.family}: a parameter cannot be called {name}; templates use it")

@@ -139,6 +139,22 @@ def test_a_file_is_compared_with_what_would_be_written(
     assert kt(*arguments, "--check", "--shapes", shapes).code == 0  # of the shapes of the file, nothing has changed
 
 
+def test_a_check_wants_to_read_only(kt: Command, put: Callable[..., None], tmp_path: Path) -> None:
+    """Neither a write-protected file nor one that few kernels were chosen for takes another word; a pipe is no file."""
+    put(512)
+    target = tmp_path / "out"
+    arguments = ("export", "--header", "--max-kernels", "1", "-o", target)
+    assert kt(*arguments, "-q").code == 0
+    target.chmod(0o444)
+    outcome = kt(*arguments, "--check")
+    assert (outcome.code, outcome.err) == (0, "")
+    target.unlink()
+    os.mkfifo(target)
+    for other in (target, "/dev/zero", tmp_path):
+        outcome = kt("export", "--header", "-o", other, "--check")
+        assert (outcome.code, "is no file" in outcome.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     "given",
     [

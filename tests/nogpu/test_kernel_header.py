@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,25 @@ import pytest
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.catalog import modelled
 from kt.devices.device import Device
+from kt.errors import InputError
 from kt.export.collect import collect
 from kt.export.contents import Contents, Search
 from kt.export.dispatch import pick
 from kt.export.kernel_header import render_kernel_header
+from kt.export.kernels import on_device
+from kt.export.launch_code import launcher
 from kt.problems import LAYOUTS, Problem
 from kt.problems.ranges import Range, RangedShape
 from kt.search_spaces.launch import violated
 from kt.search_spaces.loader import builtin_spaces
+from kt.search_spaces.names import leaves
 from kt.search_spaces.space import Config, TensorMap
+from kt.templates.render import rendered_parts
 
 H200 = modelled("h200")
 NVCC = shutil.which("nvcc")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="needs nvcc")
-STRICT = ["-std=c++17", "-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings"]
+STRICT = ["-std=c++17", "-Xcompiler", "-Wall,-Wextra,-Wconversion,-Wshadow,-Werror", "-Werror", "all-warnings"]
 SPACES = {space.family: space for space in builtin_spaces()}
 FORMATS = ["standard", "fp32", "tf32", "fp64", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int32", "fp32_fast"]
 LARGEST = 2**31 - 1
@@ -101,6 +107,7 @@ def winners() -> list[BestConfig]:
     between = Problem(707, 1000, 1000)
     thin = Problem(1, 6144, 4096, "fp32", "nt")
     decode, tall = Problem(8, 96, 5120, "bf16", "nt"), Problem(802816, 64, 147, "bf16", "nt")
+    turned = Problem(4096, 4096, 4096, "tf32", "nn")  # B comes to wgmma from registers: no slices of k, no sum of these
     chosen: list[tuple[Problem, Config]] = [
         (wide, configured("wgmma", wide, cluster_m=2, tile_n=256, stages=4)),
         (odd, configured("wgmma", odd, pack_a=1, pack_b=1)),
@@ -116,6 +123,7 @@ def winners() -> list[BestConfig]:
         (thin, configured("skinny", thin, tile_s=1, split_k=2)),
         (decode, configured("skinny", decode, lane_rows=2, warps_l=1, chunks=2, cluster_k=8)),
         (tall, configured("skinny", tall, form="stretch", streamed="a", tile_s=64, warps_l=4, warps_k=1, stages=2)),
+        (turned, configured("wgmma", turned)),
     ]
     return [winner(problem, config, 100.0 + i) for i, (problem, config) in enumerate(chosen)]
 
@@ -364,6 +372,19 @@ def test_the_first_lines_name_every_gpu_of_the_table() -> None:
     assert f"//   {wanted}" in lines
 
 
+def test_a_gpu_of_the_data_file_may_have_other_memory() -> None:
+    """As with error correction on or off: it is another GPU in the table, with the figures of its name."""
+    problem = winners()[7].key.problem
+    first = winner(problem, configured("simt", problem), 100.0)
+    device = replace(H200.identity, memory_gib=H200.identity.memory_gib + 1)
+    other = replace(first, key=replace(first.key, device=device))
+    alone, both = collect([other], SPACES), collect([first, other], SPACES)
+    assert alone.traffic == {device: both.traffic[H200.identity]}
+    assert render_kernel_header([first, other], SPACES).count('{"NVIDIA H200", 9, 0, 132, ') == 2
+    beside = Problem(990, 1000, 1000)
+    assert pick(alone, beside, replace(H200, memory_bytes=device.memory_gib << 30)).found == "neighbour"
+
+
 def test_the_same_winners_give_the_same_bytes() -> None:
     """In whatever order they come; and nothing in it says where or when it was made."""
     listed = winners()
@@ -371,6 +392,28 @@ def test_the_same_winners_give_the_same_bytes() -> None:
     assert render_kernel_header(reversed(listed), SPACES) == text
     assert str(Path(__file__).parents[2]) not in text
     assert not re.search(r"\b20[0-9]{2}-[01][0-9]-[0-3][0-9]\b", text)
+
+
+@pytest.mark.parametrize("family", sorted(SPACES))
+def test_what_a_plan_launches_was_rendered(family: str) -> None:
+    """Of every format, layout and alignment that the family serves, with all parameters that launches depend on."""
+    space, seen = SPACES[family], set()
+    decide = sorted(leaves({name for rule in space.launches for name in rule.when.names}, space.derived))
+    varied = [name for name in decide if name in space.parameters]
+    for dtype, layout, aligned in product(space.dtypes, LAYOUTS, (True, False)):
+        problem = Problem(4096, 4096, 4096, dtype, layout) if aligned else Problem(4095, 4097, 4093, dtype, layout)
+        for values in product(*(space.parameters[name] for name in varied)):
+            config = space.config({**space.default, **dict(zip(varied, values, strict=True))})
+            kernel = on_device(space, config, problem.signature, (9, 0))
+            try:
+                lines = launcher(kernel, "here", 0).lines
+            except InputError:  # such a configuration is never valid
+                continue
+            code = rendered_parts(space, config, problem.signature, kernel.arch)[-1]
+            launched = set(re.findall(r"here::(\w+)<0>", "\n".join(lines)))
+            assert launched <= set(re.findall(r"\b(kt_gemm\w*)\(const __grid_constant__", code)), kernel
+            seen.add(dtype)
+    assert seen == set(space.dtypes)
 
 
 def test_shared_headers_stand_once_for_each_family() -> None:

@@ -24,7 +24,7 @@ from kt.search_spaces.launch import (
     violated,
 )
 from kt.search_spaces.loader import builtin_spaces, load_space
-from kt.search_spaces.space import Config, Launch, SearchSpace
+from kt.search_spaces.space import Config, Constraint, Launch, SearchSpace
 
 SPACE = """\
 op: gemm
@@ -83,6 +83,21 @@ def test_a_kernel_is_launchable_unless_no_run_time_value_asks_for_it(space: Sear
     assert launchable(replace(space, runtime={"split_k": (1,)}), chosen) == both - {"reduce"}
     of_the_problem = replace(space.launches[1], when=parse("m > 10 ** 9"))
     assert "reduce" in launchable(replace(space, launches=(space.launches[0], of_the_problem)), chosen)
+
+
+def test_what_constraints_forbid_is_not_launchable(space: SearchSpace) -> None:
+    """With what is known of the formats; a constraint of the problem's sizes, or without a value, forbids nothing."""
+    chosen = config(space)
+
+    def left(text: str, names: dict[str, Any]) -> bool:
+        rules = (*space.constraints, Constraint(parse(text), "a reason"))
+        return "reduce" in launchable(replace(space, constraints=rules), chosen, names)
+
+    wide = "sizeof_in < 4 or split_k == 1"
+    assert [left(wide, {"sizeof_in": size}) for size in (2, 4)] == [True, False]
+    assert left(wide, {})
+    assert left("k < 4096 or split_k == 1", {"sizeof_in": 4})
+    assert left("tile // (stages - 1) > split_k", {"sizeof_in": 4})
 
 
 def test_sizes_beyond_32_bits_are_exact(space: SearchSpace) -> None:

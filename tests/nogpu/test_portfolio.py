@@ -16,7 +16,8 @@ from kt.cli.cache_entries import current_sources
 from kt.devices.catalog import modelled
 from kt.errors import NoValidConfiguration
 from kt.export.collect import collect_few
-from kt.export.covering import best_of, smallest_cover
+from kt.export.contents import Search
+from kt.export.covering import best_of, cheapest_alike, smallest_cover
 from kt.problems import Problem
 from kt.search_spaces.launch import resolve
 from kt.search_spaces.loader import builtin_spaces
@@ -82,6 +83,14 @@ def test_the_smallest_cover_is_the_smallest() -> None:
         assert frozenset().union(*(sets[one] for one in found)) == everything
 
 
+def test_of_covers_as_small_the_cheapest_is_taken() -> None:
+    """As far as exchanges of one go, and without leaving anything out."""
+    costs = {3: {0: 0.5, 1: 0.5, 2: 0.9}, 5: {0: 0.1, 1: 0.2, 2: 0.9}, 8: {0: 0.0, 1: 0.0}}
+    assert smallest_cover({key: frozenset(one) for key, one in costs.items()}) == [3]
+    assert cheapest_alike([3], costs) == [5]
+    assert cheapest_alike([3, 5], costs) == [3, 8]
+
+
 def test_the_best_of_a_number_is_near_the_best() -> None:
     """Against all subsets: never better, and seldom more than a little worse."""
     chooser = random.Random(3)
@@ -133,6 +142,27 @@ def test_what_was_not_measured_is_said_to_be_expected() -> None:
     assert {one.source for one in found.served} == {"measured", "expected"}
     marked = [best.measurement.predicted for best in known.winners]
     assert marked == [one.source == "expected" for one in found.served]
+
+
+@pytest.mark.parametrize("slow", [SMALL, WIDE], ids=["small", "wide"])
+def test_of_equally_few_kernels_those_that_lose_least_are_taken(slow: Config) -> None:
+    """One kernel is enough for such a loss, whichever of the two it is: the better one."""
+    listed, _ = tuned()
+    rest = SMALL if slow == WIDE else WIDE
+    searches: list[Search] = [
+        (best.key, {slow: Measurement("ok", 2.0 * us, samples=5), rest: Measurement("ok", us, samples=5)})
+        for best, us in ((one, one.measurement.time_us or 0.0) for one in listed)
+    ]
+    _, found = collect_few(listed, SPACES, searches, within=10.0)
+    assert {one.kernel.config.parameters for one in found.served} == {rest.parameters}
+
+
+def test_what_failed_on_a_shape_does_not_serve_it() -> None:
+    """However it may do elsewhere, and whatever is asked for."""
+    listed, searches = tuned()
+    searches[1] = (searches[1][0], {SMALL: Measurement("wrong_result", detail="at 3, 4")})
+    _, found = collect_few(listed, SPACES, searches, within=10.0)
+    assert found.served[2].kernel.config.parameters == WIDE.parameters
 
 
 def test_a_shape_that_nothing_chosen_can_run_gets_the_generic_kernel() -> None:
