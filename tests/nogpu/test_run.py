@@ -848,6 +848,49 @@ def test_a_further_run_goes_on_from_a_budget(bench: Bench) -> None:
     assert not [values for _, values in bench.gpu.screened if values in first]
 
 
+def test_a_smaller_budget_later_loses_nothing(bench: Bench) -> None:
+    """Also where its own search would not propose what the first one has found."""
+    first = winner(only(bench.tune(SQUARE, budget=Budget(evaluations=60))))
+    for strategy, seed in (("random", 1), ("random", 2), ("auto", 3)):
+        bench.again()
+        best = winner(only(bench.tune(SQUARE, strategy=strategy, seed=seed, budget=Budget(evaluations=1))))
+        assert len(bench.gpu.screened) == 1
+        assert (best.config, best.complete) == (first.config, False)
+        assert best.tried >= first.tried
+        assert bench.stored(SQUARE, partial=True) == best
+
+
+def test_what_runs_elsewhere_find_meanwhile_stays(bench: Bench) -> None:
+    """A run that knows of it only at its end has not measured it; of two unfinished results the faster is kept."""
+    good = winner(only(bench.tune(SQUARE, budget=Budget(evaluations=60))))
+    with Store.open(bench.folder / "cache") as store:
+        store.connection.execute("DELETE FROM best")
+        store.connection.execute("DELETE FROM measurements")
+
+    def elsewhere(problem: Problem, values: Values) -> float:
+        with Store.open(bench.folder / "cache") as store:
+            store.put_best(good)
+        return bowl(problem, values)
+
+    bench.again(elsewhere)
+    assert winner(only(bench.tune(SQUARE, budget=Budget(evaluations=1)))) == good
+    assert bench.stored(SQUARE, partial=True) == good
+    bench.again(lambda problem, values: elsewhere(problem, values) / 100)
+    best = winner(only(bench.tune(SQUARE, strategy="random", budget=Budget(evaluations=1))))
+    assert bench.stored(SQUARE, partial=True) == best != good
+
+
+def test_retune_measures_what_an_unfinished_search_has_found_first(bench: Bench) -> None:
+    """Its time of today counts, and not the one that was asked to be made anew."""
+    first = winner(only(bench.tune(SQUARE, budget=Budget(evaluations=60))))
+    bench.again(lambda problem, values: 2 * bowl(problem, values))
+    best = winner(only(bench.tune(SQUARE, budget=Budget(evaluations=2), retune=True)))
+    assert bench.gpu.screened[0][1] == first.config.as_dict()
+    assert (best.config, best.tried) == (first.config, 2)
+    assert best.measurement.time_us == pytest.approx(2 * (first.measurement.time_us or 0))
+    assert bench.stored(SQUARE, partial=True) == best
+
+
 def test_a_budget_of_time_holds_and_is_shared_out(bench: Bench) -> None:
     """CASES C9: the limit of the run is kept, and every shape gets its part of it."""
 
@@ -1084,6 +1127,26 @@ def test_a_budget_of_candidates_bounds_a_ranking(bench: Bench) -> None:
     assert best.tried > 3
     assert best.complete
     assert _winners(bench) == [best]
+
+
+def test_a_smaller_budget_for_a_ranking_loses_nothing(bench: Bench) -> None:
+    """Also where candidates before the winner cannot be used: each run meets those again, and none counts twice."""
+
+    def verdict(digest: str, values: Values) -> Binary:
+        return good_binary(digest, spills=0 if values in good else 8)
+
+    good: list[Values] = []
+    bench.tune(SQUARE, device=MODELLED, budget=Budget(evaluations=6), store=False)
+    good.append(bench.pool.jobs[-1])
+    bench.pool = FakePool(verdict)
+    first = winner(only(bench.tune(SQUARE, device=MODELLED, budget=Budget(evaluations=6))))
+    assert (first.tried, first.complete) == (6, False)
+    for tried in (7, 8):
+        bench.again()
+        bench.pool = FakePool(verdict)
+        best = winner(only(bench.tune(SQUARE, device=MODELLED, budget=Budget(evaluations=1))))
+        assert (best.config, best.tried, best.complete) == (first.config, tried, False)
+        assert _winners(bench) == [best]
 
 
 def _winners(bench: Bench) -> list[BestConfig]:
