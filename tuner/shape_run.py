@@ -31,8 +31,8 @@ __all__ = ["ShapeFailed", "ShapeRun", "Trial"]
 
 # Outcomes of an earlier run that hold for this one too. What ran out of time or memory or died is tried again.
 LASTING = frozenset({"ok", "wrong_result", "launch_error"})
-# Outcomes that cost the GPU nothing. They are made again, from kept binaries, and a limit does not count them again: else
-# one run after the other would end over the same ones.
+# Outcomes that cost the GPU nothing. They are made again, from kept binaries, and a limit does not count them again:
+# else one run after the other would end over the same ones.
 NEVER_RAN = frozenset({"pruned", "compile_error"})
 ENOUGH_ALIKE = 16  # candidates that all failed on the GPU in one way, after which no other is tried
 
