@@ -12,7 +12,7 @@ from kt.devices.roofline import floor_us
 from kt.errors import CacheError
 from kt.tuner.causes import Causes
 from kt.tuner.pruning import resources
-from kt.tuner.shape_run import ShapeRun, Trial
+from kt.tuner.shape_run import NEVER_RAN, ShapeRun, Trial
 from kt.tuner.winner import edge
 
 if TYPE_CHECKING:
@@ -109,9 +109,10 @@ class Recorder:
         return self.store.measurements(key) if self.store else {}
 
     def compared(self, key: CacheKey, config: Config, source: str, measurement: Measurement) -> None:
-        """A kernel of another shape's winner was timed on this one. What did not compile or run is no news: it is known
-        from where it won."""
-        if measurement.status == "ok":
+        """A kernel of another shape's winner ran on this one. What does not compile or fit is no news, what fails is: a
+        header might take it for shapes like this one."""
+        if measurement.status not in NEVER_RAN:
+            self._count(measurement)
             self._write(lambda store: store.put_measurement(key, config, source, measurement))
 
     def improved(self, best: BestConfig, source: str) -> None:
@@ -133,12 +134,16 @@ class Recorder:
     def _done(self, key: CacheKey, trial: Trial) -> None:
         measurement = trial.measurement
         assert measurement is not None
-        if measurement.status not in {"ok", "pruned", "compile_error"}:  # compile errors are counted where they arise
-            self.failures.add(f"{measurement.status}: {measurement.detail}".rstrip(": "))
+        self._count(measurement)
         if measurement.status != "compile_error":
             source = trial.source
             self._write(lambda store: store.put_measurement(key, trial.config, source, measurement))
         self.observer.candidate_done(key.problem, trial.config, measurement)
+
+    def _count(self, measurement: Measurement) -> None:
+        """Failures on the GPU; compile errors are counted where they arise."""
+        if measurement.status != "ok" and measurement.status not in NEVER_RAN:
+            self.failures.add(f"{measurement.status}: {measurement.detail}".rstrip(": "))
 
     def _write(self, action: Callable[[Store], None]) -> None:
         self._read(action)

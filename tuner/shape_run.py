@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kt.tuner.messages import Binary
     from kt.tuner.strategies import Search
 
-__all__ = ["ShapeFailed", "ShapeRun", "Trial"]
+__all__ = ["NEVER_RAN", "ShapeFailed", "ShapeRun", "Trial"]
 
 # Outcomes of an earlier run that hold for this one too. What ran out of time or memory or died is tried again.
 LASTING = frozenset({"ok", "wrong_result", "launch_error"})

@@ -387,8 +387,16 @@ def test_a_limit_of_candidates_holds_for_other_shapes_kernels_too(bench: Bench) 
     )
 
 
-@pytest.mark.parametrize("fault", [WorkerDied("crashed", "it faults"), Failure("crashed", "it faults")])
-def test_another_shapes_kernel_that_fails_here_changes_nothing(bench: Bench, fault: Any) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [
+        WorkerDied("crashed", "it faults"),
+        Failure("crashed", "it faults"),
+        Measurement("wrong_result", detail="it faults"),
+    ],
+)
+def test_another_shapes_kernel_that_fails_here_changes_no_winner(bench: Bench, fault: Any) -> None:
+    """It is told, and not tried again."""
     seen: set[Problem] = set()
 
     def truth(problem: Problem, values: Values) -> Any:
@@ -398,6 +406,37 @@ def test_another_shapes_kernel_that_fails_here_changes_nothing(bench: Bench, fau
     bench.gpu.truth = truth
     result = bench.tune(SQUARE, TALL)
     assert [winner(shape).config.as_dict() for shape in result.shapes] == [WIDE_BEST, HIGH_BEST]
+    assert [text.partition(": ")[2] for text in result.failures] == ["it faults"]
+    with Store.open(bench.folder / "cache") as store:
+        failed = {config for (config, _), one in store.measurements(bench.key(SQUARE)).items() if one.status != "ok"}
+    assert bench.space.config(HIGH_BEST).identity in failed
+
+
+@pytest.mark.parametrize("fault", ["wrong_result", "crashed"])
+def test_another_shapes_kernel_that_fails_in_the_finals_is_told(bench: Bench, fault: Any) -> None:
+    """It was faster when a part of its result was looked at; the winner stays."""
+    name = bench.space.config(HIGH_BEST).identity
+    seen: set[Problem] = set()
+    runs: list[Values] = []
+
+    def truth(problem: Problem, values: Values) -> Any:
+        seen.add(problem)
+        if problem != SQUARE or values != HIGH_BEST:
+            return two_winners(problem, values)
+        if TALL not in seen:
+            return Measurement("ok", 400.0, None, 1)
+        runs.append(values)
+        if len(runs) == 1:
+            return 50.0
+        return WorkerDied(fault, "it faults", name) if fault == "crashed" else Measurement(fault, detail="it faults")
+
+    bench.gpu.truth = truth
+    result = bench.tune(SQUARE, TALL)
+    assert winner(result.shapes[0]).config.as_dict() == WIDE_BEST
+    assert list(result.failures) == [f"{fault}: it faults"]
+    with Store.open(bench.folder / "cache") as store:
+        found = {config: one.status for (config, _), one in store.measurements(bench.key(SQUARE)).items()}
+    assert (found[name], len(runs)) == (fault, 2)
 
 
 def test_an_interrupt_during_the_comparison_keeps_every_winner(bench: Bench) -> None:
