@@ -18,6 +18,7 @@ __all__ = [
     "is_damage",
     "is_full",
     "is_unwritable",
+    "readable_text",
     "retried",
     "set_journal_mode",
     "transaction",
@@ -31,8 +32,14 @@ def connect(file: Path, mode: str, *, immutable: bool = False) -> sqlite3.Connec
     """A connection in autocommit mode. `mode` is SQLite's: "ro", "rw" or "rwc"."""
     uri = f"file:{quote(bytes(file.absolute()))}?mode={mode}{'&immutable=1' if immutable else ''}"
     connection = sqlite3.connect(uri, uri=True, timeout=HANDLER_S, isolation_level=None)
+    connection.text_factory = readable_text
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
+
+
+def readable_text(raw: bytes) -> str:
+    """A column's text. Python would end the whole query over one bad byte; so each row can be judged by itself."""
+    return raw.decode(errors="replace")
 
 
 def set_journal_mode(connection: sqlite3.Connection, file: Path) -> None:

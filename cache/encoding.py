@@ -34,6 +34,9 @@ _PROBLEM_INTEGERS = (
 )  # fmt: skip
 # No kernel's time is outside; times this far inside have finite rates and ratios.
 _LEAST_US, _MOST_US = 1e-6, 1e15
+_MAJORS, _MINORS = range(1, 100), range(10)  # of compute capabilities, which have two digits or three
+_BOX = range(1, 257)  # elements that TMA copies along one dimension
+_MOST = 2**31 - 1  # as in the exported header
 _PROBLEM_TEXTS = ("dtype", "layout", "accumulator", "out_dtype", "epilogue")
 
 
@@ -64,13 +67,11 @@ def decode_problem(fields: Fields) -> Problem:
 
 
 def decode_device(fields: Fields) -> DeviceIdentity:
-    match fields.raw("compute_capability"):
-        case [int(major), int(minor)]:
-            capability = (major, minor)
-        case _:
-            raise fields.wrong("compute_capability", "a list of two whole numbers")
     return DeviceIdentity(
-        fields.text("name"), capability, fields.integer("sm_count", 1), fields.integer("memory_gib", 0)
+        fields.text("name"),
+        fields.pair("compute_capability", "as [9, 0]", _MAJORS, _MINORS),
+        fields.integer("sm_count", 1, _MOST),
+        fields.integer("memory_gib", 0, _MOST),
     )
 
 
@@ -91,6 +92,7 @@ def _choices(fields: Fields, name: str) -> tuple[tuple[str, Value], ...]:
     for choice, value in choices:
         if type(value) not in (int, str):
             raise values.wrong(choice, "a whole number or a text")
+        _ = values.text(choice) if isinstance(value, str) else values.integer(choice)
     return choices
 
 
@@ -126,11 +128,7 @@ def decode_launch(fields: Fields) -> Launch:
 
 
 def _decode_tensor_map(fields: Fields) -> TensorMap:
-    match fields.raw("box"):
-        case [int(columns), int(rows)]:
-            box = (columns, rows)
-        case _:
-            raise fields.wrong("box", "a list of two whole numbers")
+    box = fields.pair("box", "1 to 256 each", _BOX, _BOX)
     copy = None
     if fields.raw("copy") is not None:
         of_copy = fields.object("copy")
@@ -207,9 +205,12 @@ def decode_best(fields: Fields, key: CacheKey, sources: dict[str, str]) -> BestC
     measurement = decode_measurement(fields.object("measurement"))
     if measurement.status != "ok":
         raise FieldError(f"{fields.path('measurement')}.status: is {measurement.status!r}; a winner's is 'ok'")
+    config = decode_config(fields.object("config"))
+    if config.family not in sources:
+        raise FieldError(f"{fields.path('sources')}: have no {config.family}, the winner's family")
     return BestConfig(
         key=key,
-        config=decode_config(fields.object("config")),
+        config=config,
         measurement=measurement,
         sources=sources,
         launches=_launches(fields),

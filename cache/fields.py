@@ -22,6 +22,8 @@ class Fields:
     def __init__(self, data: object, where: str = "") -> None:
         if not isinstance(data, dict):
             raise FieldError(f"{where or 'the value'}: must be an object, not {_kind(data)}")
+        if not all(map(_is_unicode, data)):
+            raise FieldError(f"{where or 'the value'}: has a name with half a surrogate pair")
         self._data: dict[str, Any] = data
         self.where = where
 
@@ -34,13 +36,23 @@ class Fields:
             raise FieldError(f"{self.path(name)}: missing")
         return self._data[name]
 
-    def integer(self, name: str, least: int | None = None) -> int:
+    def integer(self, name: str, least: int | None = None, most: int | None = None) -> int:
         value = self.raw(name)
-        if type(value) is not int:
+        if type(value) is not int or not -(2**63) <= value < 2**63:
             raise self.wrong(name, "a whole number")
         if least is not None and value < least:
             raise FieldError(f"{self.path(name)}: is {value}; must be at least {least}")
+        if most is not None and value > most:
+            raise FieldError(f"{self.path(name)}: is {value}; must be at most {most}")
         return value
+
+    def pair(self, name: str, wanted: str, firsts: range, seconds: range) -> tuple[int, int]:
+        """A list of two whole numbers; `wanted` says in a message what they are."""
+        match self.raw(name):
+            case [int(first), int(second)] if type(first) is type(second) is int:
+                if first in firsts and second in seconds:
+                    return first, second
+        raise self.wrong(name, f"a list of two whole numbers, {wanted}")
 
     def optional_integer(self, name: str) -> int | None:
         return None if self.raw(name) is None else self.integer(name)
@@ -58,6 +70,8 @@ class Fields:
         value = self.raw(name)
         if not isinstance(value, str):
             raise self.wrong(name, "a text")
+        if not _is_unicode(value):
+            raise FieldError(f"{self.path(name)}: has half a surrogate pair")
         return value
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
@@ -74,7 +88,7 @@ class Fields:
 
     def texts(self, name: str) -> tuple[str, ...]:
         values = self._list(name)
-        if not all(isinstance(value, str) for value in values):
+        if not all(isinstance(value, str) and _is_unicode(value) for value in values):
             raise self.wrong(name, "a list of texts")
         return tuple(values)
 
@@ -109,6 +123,11 @@ def _kind(value: object) -> str:
     if isinstance(value, int) and abs(value) >= 2**63:
         return "a whole number beyond 64 bits"
     return "a list" if isinstance(value, list) else repr(value)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written as UTF-8; JSON may escape halves of surrogate pairs."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _is_finite(value: float) -> bool:

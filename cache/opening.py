@@ -13,6 +13,7 @@ from kt.cache.connection import (
     is_damage,
     is_full,
     is_unwritable,
+    readable_text,
     retried,
     set_journal_mode,
     transaction,
@@ -155,6 +156,7 @@ def _from_copy_in(parent: Path | None, file: Path) -> sqlite3.Connection:
 def _in_memory(origin: sqlite3.Connection | None) -> sqlite3.Connection:
     """A copy of `origin` (None: nothing) in the current schema, read-only from now on."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.text_factory = readable_text
     if origin is not None:
         origin.backup(connection)
     with transaction(connection):

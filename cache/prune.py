@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from kt.cache.connection import translated
 from kt.cache.damage import alone, is_damaged, refuse_other_formats, set_aside_if_damaged
@@ -102,16 +103,22 @@ def prune_unreadable(store: Store, *, dry_run: bool = False) -> Unreadable:
     winners = store.unreadable()
     columns = ", ".join(MEASUREMENT_COLUMNS)
     rows = store.read(
-        f"SELECT key_id, config, source, digest, fields, {columns} FROM measurements JOIN keys ON keys.id = key_id"
+        f"SELECT key_id, CAST(config AS BLOB), CAST(source AS BLOB), digest, fields, {columns} "
+        "FROM measurements JOIN keys ON keys.id = key_id"
     )
     readable = {key: not isinstance(decode_key_row(*key), CacheWarning) for key in {row[3:5] for row in rows}}
-    bad = [row[:3] for row in rows if not readable[row[3:5]] or decode_measurement_row(row[5:]) is None]
+    bad = [row[:3] for row in rows if not (readable[row[3:5]] and _is_readable(row))]
     if not dry_run:
         store.remove(winners)
-        query = "DELETE FROM measurements WHERE key_id = ? AND config = ? AND source = ?"
+        query = "DELETE FROM measurements WHERE key_id = ? AND CAST(config AS BLOB) = ? AND CAST(source AS BLOB) = ?"
         store.write(lambda: store.connection.executemany(query, bad))
         _shrink(store)
     return Unreadable(list(winners.values()), len(bad))
+
+
+def _is_readable(row: tuple[Any, ...]) -> bool:
+    _, config, source, _, _, *values = row
+    return config.isascii() and source.isascii() and decode_measurement_row(values) is not None
 
 
 def find_damage(path: Path, tell: Tell = silent) -> bool:

@@ -21,7 +21,7 @@ class Descending:
 
     def __init__(self, label: str) -> None:
         parts = re.split(r"([0-9]+)", label)
-        self._parts = [(int(part), part) if part.isdecimal() else (-1, part) for part in parts]
+        self._parts = [(*_size(part), part) if part.isdecimal() else (-1, "", part) for part in parts]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Descending) and self._parts == other._parts
@@ -31,6 +31,12 @@ class Descending:
 
     def __lt__(self, other: "Descending") -> bool:
         return self._parts > other._parts
+
+
+def _size(digits: str) -> tuple[int, str]:
+    """What orders numbers of any length by their size."""
+    significant = digits.lstrip("0")
+    return len(significant), significant
 
 
 def rank(best: BestConfig) -> Rank:

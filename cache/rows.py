@@ -38,6 +38,7 @@ BEST_QUERY = (
     "FROM best JOIN keys ON keys.id = best.key_id"
 )
 _FIELDS = tuple(MEASUREMENT_COLUMNS)[:-1]  # all but made_at are fields of `Measurement`
+REPLACED = "\N{REPLACEMENT CHARACTER}"
 # What decoding raises for bad contents: bad JSON or fields, a blob where text should be, endless nesting.
 _UNREADABLE = (ValueError, TypeError, RecursionError)
 
@@ -76,7 +77,7 @@ def best_record(best: BestConfig) -> str:
 
 def decode_key_row(digest: str, text: str) -> CacheKey | CacheWarning:
     try:
-        key = decode_key(Fields(json.loads(text)))
+        key = decode_key(Fields(_parsed(text)))
         if key_digest(key) != digest:
             raise FieldError("its key does not have the digest that it is stored under")
     except _UNREADABLE as error:
@@ -90,7 +91,7 @@ def decode_best_row(row: Sequence[Any]) -> Stored | CacheWarning:
     if isinstance(key, CacheWarning):
         return CacheWarning(f"cache entry {row_id}", key.reason)
     try:
-        best = decode_best(Fields(json.loads(record)), key, decode_sources(sources_text))
+        best = decode_best(Fields(_parsed(record)), key, decode_sources(sources_text))
         if type(made_at) is not int:
             raise FieldError(f"made_at: must be a whole number, not {made_at!r}")
     except _UNREADABLE as error:
@@ -105,7 +106,14 @@ def entry_warning(row_id: int, key: CacheKey, reason: str) -> CacheWarning:
 
 
 def decode_sources(text: str) -> dict[str, str]:
-    return strings(Fields(json.loads(text), "sources"))
+    return strings(Fields(_parsed(text), "sources"))
+
+
+def _parsed(text: str) -> Any:
+    """Of what is stored, which is ASCII: a replacement character is one that `readable_text` has put there."""
+    if isinstance(text, str) and REPLACED in text:
+        raise FieldError(f"has a byte that is no text, at {text.index(REPLACED)}")
+    return json.loads(text)
 
 
 def measurement_values(measurement: Measurement, made_at: int) -> tuple[Any, ...]:
@@ -126,5 +134,7 @@ def decode_measurement_row(values: Sequence[Any]) -> Measurement | None:
     if status not in STATUSES or timed != (status == "ok") or (timed and not is_time(time_us)):
         return None
     if not isinstance(spread, float | None) or not isinstance(samples, int) or not isinstance(rest[0], str):
+        return None
+    if not all(isinstance(figure, int | None) for figure in rest[1:]):
         return None
     return Measurement(status, time_us, spread, samples, bool(refined), bool(noisy), bool(predicted), *rest)

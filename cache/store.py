@@ -21,7 +21,7 @@ from kt.cache.rows import (
     entry_warning,
     measurement_values,
 )
-from kt.cache.schema import MEASUREMENT_COLUMNS
+from kt.cache.schema import MEASUREMENT_COLUMNS, IncompleteFile
 from kt.cache.validity import serves, unfit
 from kt.cache.waiting import Tell, silent
 from kt.search_spaces.space import Config, SearchSpace
@@ -113,6 +113,11 @@ class Store(OpenFile):
         )
         return found and replace(found, key=key)
 
+    def unfinished(self, key: CacheKey, sources: Mapping[str, str]) -> BestConfig | None:
+        """What a search among exactly these sources has found that did not end by itself."""
+        rows = self.stored("WHERE keys.digest = ? AND best.sources = ?", (key_digest(key), canonical(sources)))
+        return choose(row.best for row in rows if not row.best.complete)
+
     def stored(self, where: str = "", values: tuple[str, ...] = ()) -> list[Stored]:
         """Every stored winner that can be read, in the order of storing; the others become warnings."""
         judged = self._judged(where, values).values()
@@ -147,4 +152,7 @@ class Store(OpenFile):
             "INSERT OR IGNORE INTO keys (digest, problem_digest, fields) VALUES (?, ?, ?)",
             (digest, problem_digest(key.problem), canonical(encode_key(key))),
         )
-        return int(self.connection.execute("SELECT id FROM keys WHERE digest = ?", (digest,)).fetchone()[0])
+        row = self.connection.execute("SELECT id FROM keys WHERE digest = ?", (digest,)).fetchone()
+        if row is None or row[0] is None:
+            raise IncompleteFile("the index of keys leads to no row")
+        return int(row[0])

@@ -109,6 +109,8 @@ class Problem:
                 raise InputError(f"ld{name} is {pitch}; rows of {name.upper()} as stored have {columns} elements")
             object.__setattr__(self, f"ld{name}", pitch)
             stride = getattr(self, f"stride_{name}")
+            if stride < 0:
+                raise InputError(f"stride_{name} is {stride}; it must be 1 or more")
             if self.batch == 1:
                 stride = 0
             elif stride == 0:

@@ -8,7 +8,7 @@ found, the two meet in finals, and the faster one is the winner.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -135,7 +135,11 @@ class Comparison:
         running = {one.config.identity: one for one in (holder, *challengers)}
         candidates = tuple(_candidate(one, self._binary(one)) for one in running.values())
         limit = FINALS_LIMIT_S + LIMIT_TIMES * (best.measurement.time_us or 0.0) / 1e6
-        reply = self.gpu.ask(Refine(candidates, self.request.peers, FINALS_S), limit)
+        try:
+            reply = self.gpu.ask(Refine(candidates, self.request.peers, FINALS_S), limit)
+        except WorkerDied as died:
+            reply = Failure(died.status, died.detail, died.candidate)
+        self._note_failures(best, running, reply)
         if not isinstance(reply, RefineReply):
             return None
         ranked = [name for name, one in reply.measurements.items() if one.status == "ok"]
@@ -143,6 +147,16 @@ class Comparison:
         if best.config.identity in (fastest, *reply.ties):
             return None
         return self._won(best, running[fastest], reply)
+
+    def _note_failures(self, best: BestConfig, running: Mapping[str, Rival], reply: RefineReply | Failure) -> None:
+        """What passed the screening may fail where every element is verified."""
+        if isinstance(reply, RefineReply):
+            failed = {name: one for name, one in reply.measurements.items() if one.status != "ok"}
+        else:
+            failed = {reply.candidate: Measurement(reply.status, detail=reply.detail)}  # type: ignore[arg-type]
+        for name in sorted(running.keys() & failed.keys()):
+            one = running[name]
+            self.recorder.compared(best.key, one.config, one.source, failed[name])
 
     def _won(self, best: BestConfig, one: Rival, reply: RefineReply) -> BestConfig:
         space = next(space for space in self.request.spaces if space.family == one.config.family)

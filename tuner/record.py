@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from kt.cache.ranking import rank
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.roofline import floor_us
 from kt.errors import CacheError
 from kt.tuner.causes import Causes
 from kt.tuner.pruning import resources
-from kt.tuner.shape_run import ShapeRun, Trial
+from kt.tuner.shape_run import NEVER_RAN, ShapeRun, Trial
 from kt.tuner.winner import edge
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from kt.tuner.strategies import Search
 
 __all__ = ["Recorder"]
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -57,17 +60,34 @@ class Recorder:
         stored = self.store.measurements(key) if self.store and self.resume else {}
         return ShapeRun(key, candidates, search, stored, lambda trial: self._done(key, trial), limit)
 
+    def unfinished(self, candidates: Candidates) -> BestConfig | None:
+        """What an earlier search of these candidates has found that did not end by itself."""
+        return self._read(lambda store: store.unfinished(self.key(candidates), self._sources(candidates)))
+
     def best(self, shape: ShapeRun, decision: Decision) -> BestConfig:
-        """The winner of a shape, stored."""
-        winner, *tied = decision.ranked
+        """The winner of a shape, stored; or the stored one, where this search has no more to say than that one's."""
         by_name = {trial.config.identity: trial for trial in shape.trials.values()}
         finals = {name: _with_resources(by_name[name], one) for name, one in decision.finals.items()}
+        best = self._decided(shape, decision, finals)
+        for peer, error in decision.peer_errors.items():
+            self._tell_once(f"{peer} cannot be timed: {error}")
+        self._keep(shape, [(by_name[name], one) for name, one in finals.items()])
+        earlier = self.unfinished(shape.candidates)
+        if earlier is not None and self.resume:
+            best = replace(best, tried=max(best.tried, earlier.tried))
+        if earlier is not None and _stands(earlier, best, shape):
+            return earlier
+        self._write(lambda store: store.put_best(best))
+        return best
+
+    def _decided(self, shape: ShapeRun, decision: Decision, finals: Mapping[str, Measurement]) -> BestConfig:
+        winner, *tied = decision.ranked
         candidates = shape.candidates
-        best = BestConfig(
+        return BestConfig(
             key=shape.key,
             config=winner.config,
             measurement=finals[winner.config.identity],
-            sources={space.family: self.sources[space.family] for space in candidates.spaces},
+            sources=self._sources(candidates),
             launches=winner.launches,
             workspace_bytes=winner.workspace_bytes,
             ties=tuple(trial.config for trial in tied),
@@ -80,19 +100,19 @@ class Recorder:
             edge=edge(candidates.space(winner.number), winner.config, candidates.problem, candidates.device),
             provenance=dict(self.provenance),
         )
-        for peer, error in decision.peer_errors.items():
-            self._tell_once(f"{peer} cannot be timed: {error}")
-        self._keep(shape, [(by_name[name], one) for name, one in finals.items()], best)
-        return best
+
+    def _sources(self, candidates: Candidates) -> dict[str, str]:
+        return {space.family: self.sources[space.family] for space in candidates.spaces}
 
     def measurements(self, key: CacheKey) -> Mapping[tuple[str, str], Measurement]:
         """What is known of a shape, by configuration and source; nothing if nothing is kept."""
         return self.store.measurements(key) if self.store else {}
 
     def compared(self, key: CacheKey, config: Config, source: str, measurement: Measurement) -> None:
-        """A kernel of another shape's winner was timed on this one. What did not compile or run is no news: it is known
-        from where it won."""
-        if measurement.status == "ok":
+        """A kernel of another shape's winner ran on this one. What does not compile or fit is no news, what fails is: a
+        header might take it for shapes like this one."""
+        if measurement.status not in NEVER_RAN:
+            self._count(measurement)
             self._write(lambda store: store.put_measurement(key, config, source, measurement))
 
     def improved(self, best: BestConfig, source: str) -> None:
@@ -104,33 +124,40 @@ class Recorder:
         """Make sure that all is where it can be found, while a failure to save can still be told with the results."""
         self._write(lambda store: store.settle())
 
-    def _keep(self, shape: ShapeRun, finals: Sequence[tuple[Trial, Measurement]], best: BestConfig) -> None:
+    def _keep(self, shape: ShapeRun, finals: Sequence[tuple[Trial, Measurement]]) -> None:
         """Compile errors are kept only now that something compiles: if nothing does, the cause is no candidate's."""
         done = [(trial, trial.measurement) for trial in shape.trials.values() if trial.measurement]
         results = [(trial, one) for trial, one in done if one.status == "compile_error"] + list(finals)
         rows = [(trial.config, trial.source, one) for trial, one in results]
         self._write(lambda store: store.put_measurements(shape.key, rows))
-        self._write(lambda store: store.put_best(best))
 
     def _done(self, key: CacheKey, trial: Trial) -> None:
         measurement = trial.measurement
         assert measurement is not None
-        if measurement.status not in {"ok", "pruned", "compile_error"}:  # compile errors are counted where they arise
-            self.failures.add(f"{measurement.status}: {measurement.detail}".rstrip(": "))
+        self._count(measurement)
         if measurement.status != "compile_error":
             source = trial.source
             self._write(lambda store: store.put_measurement(key, trial.config, source, measurement))
         self.observer.candidate_done(key.problem, trial.config, measurement)
 
+    def _count(self, measurement: Measurement) -> None:
+        """Failures on the GPU; compile errors are counted where they arise."""
+        if measurement.status != "ok" and measurement.status not in NEVER_RAN:
+            self.failures.add(f"{measurement.status}: {measurement.detail}".rstrip(": "))
+
     def _write(self, action: Callable[[Store], None]) -> None:
-        """A cache that can no longer be written ends the saving, not the run."""
+        self._read(action)
+
+    def _read(self, action: Callable[[Store], T]) -> T | None:
+        """A cache that can no longer be used ends the saving, not the run."""
         if self.store is None:
-            return
+            return None
         try:
-            action(self.store)
+            return action(self.store)
         except CacheError as error:
             self.store = None
             self.observer.warning(f"results are no longer saved: {error.message}")
+            return None
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:
@@ -143,6 +170,16 @@ def _with_resources(trial: Trial, measurement: Measurement) -> Measurement:
         return measurement
     registers, spills, smem = resources(trial.binary, trial.launches)
     return replace(measurement, registers=registers, spill_bytes=spills, smem_bytes=smem)
+
+
+def _stands(earlier: BestConfig, best: BestConfig, shape: ShapeRun) -> bool:
+    """Whether an unfinished search's result is the better one of two: a budget may end before it is measured again."""
+    number = shape.candidates.find(earlier.config)
+    if best.complete or number is None:
+        return False
+    trial = shape.trials.get(number)
+    judged = trial is not None and trial.measurement is not None  # then it was among those that `best` was chosen of
+    return not judged and rank(earlier) < rank(best)
 
 
 def _default_us(shape: ShapeRun, winner: Trial, finals: Mapping[str, Measurement]) -> float | None:

@@ -41,7 +41,10 @@ def plan_shape(
     except KtError as error:
         return ShapeFailed(error.message, error=error)
     shape = recorder.shape_run(candidates, search, request.budget.evaluations)
+    unfinished = recorder.unfinished(candidates)
     try:
+        if unfinished is not None:
+            shape.go_on_from(unfinished.config, compilation)
         shape.propose(compilation)
     except ShapeFailed as failed:
         return failed

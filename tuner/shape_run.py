@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from kt.tuner.messages import Binary
     from kt.tuner.strategies import Search
 
-__all__ = ["ShapeFailed", "ShapeRun", "Trial"]
+__all__ = ["NEVER_RAN", "ShapeFailed", "ShapeRun", "Trial"]
 
 # Outcomes of an earlier run that hold for this one too. What ran out of time or memory or died is tried again.
 LASTING = frozenset({"ok", "wrong_result", "launch_error"})
+# Outcomes that cost the GPU nothing. They are made again, from kept binaries, and a limit does not count them again:
+# else one run after the other would end over the same ones.
+NEVER_RAN = frozenset({"pruned", "compile_error"})
 ENOUGH_ALIKE = 16  # candidates that all failed on the GPU in one way, after which no other is tried
 
 
@@ -139,14 +142,21 @@ class ShapeRun:
         """
         batch = [] if self.cut_short else self.search.propose()
         for number in batch:
-            if self.limit is not None and self.tried >= self.limit:
+            if self._full and not self.stored:
                 self.cut_short = True
                 break
-            try:
-                self._begin(self._trial(number, compilation), compilation)
-            except KtError as error:
-                raise ShapeFailed(error.message, error=error) from error
+            self._try(number, compilation)
         return bool(batch)
+
+    def go_on_from(self, config: Config, compilation: Compilation) -> None:
+        """Try what an unfinished search has found before anything else, whether the search proposes it or not.
+
+        Raises:
+            ShapeFailed: it cannot be rendered.
+        """
+        number = self.candidates.find(config)
+        if number is not None:
+            self._try(number, compilation)
 
     def ask_again(self, compilation: Compilation) -> None:
         """Have what is waited for compiled, in case that was cancelled."""
@@ -171,9 +181,13 @@ class ShapeRun:
         self._take(trial, measurement)
         self.record(trial)
 
+    @property
+    def _full(self) -> bool:
+        return self.limit is not None and self.tried >= self.limit
+
     def _take(self, trial: Trial, measurement: Measurement) -> None:
         trial.measurement = measurement
-        if measurement.status not in {"pruned", "compile_error"}:
+        if measurement.status not in NEVER_RAN:
             self._on_gpu[measurement.status] += 1
         if trial.time_us is not None:
             self.best_us = min(self.best_us or trial.time_us, trial.time_us)
@@ -187,13 +201,27 @@ class ShapeRun:
         default = number in self.candidates.defaults
         return Trial(number, len(self.trials), config, kernel, launches, workspace, default)
 
+    def _try(self, number: int, compilation: Compilation) -> None:
+        if number in self.trials:
+            return
+        try:
+            self._begin(self._trial(number, compilation), compilation)
+        except KtError as error:
+            raise ShapeFailed(error.message, error=error) from error
+
     def _begin(self, trial: Trial, compilation: Compilation) -> None:
-        self.trials[trial.number] = trial
+        """Take over what is known of a candidate, or have it compiled if the limit allows."""
         earlier = self.stored.get((trial.config.identity, trial.source))
         if earlier and earlier.status in LASTING:
+            self.trials[trial.number] = trial
             self._take(trial, earlier)
             return
-        self.tried += 1
+        again = earlier is not None and earlier.status in NEVER_RAN
+        if self._full and not again:
+            self.cut_short = True
+            return
+        self.trials[trial.number] = trial
+        self.tried += not again
         self._waiting.setdefault(trial.kernel.job_digest, []).append(trial)
         compilation.request(trial.kernel, trial.launches)
 

@@ -169,11 +169,15 @@ class Auto:
         return min(len(self._terrain), self._most, self.FIRST + self.LIKELY * self.ROUND)
 
     def propose(self) -> list[int]:
-        """The first selection, then rounds; a round that gains starts again with the smallest steps."""
+        """The first selection, then rounds; a round that gains starts again with the smallest steps.
+
+        What is told before the first selection, such as an earlier run's best, is a gain of that selection.
+        """
         best = min(self._times.values(), default=float("inf"))
-        if best < self._best * (1 - self.GAIN) and self._tried:
-            self._moves = [self._one_step, self._two_steps]
-        self._best = min(self._best, best)
+        if self._tried:
+            if best < self._best * (1 - self.GAIN):
+                self._moves = [self._one_step, self._two_steps]
+            self._best = min(self._best, best)
         while self._moves and self._rounds <= self.ROUNDS:
             batch = self._moves.pop(0)()[: self._most - len(self._tried)]
             if batch:

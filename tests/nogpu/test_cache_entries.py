@@ -11,6 +11,7 @@ import pytest
 
 from kt.cache.entries import Entry, entries, lookup, select
 from kt.cache.missing import best_for_architecture, differences, missing, near_matches
+from kt.cache.ranking import rank
 from kt.cache.records import BestConfig
 from kt.cache.store import Store
 from kt.devices.device import DeviceIdentity
@@ -28,6 +29,13 @@ A100 = DeviceIdentity("NVIDIA A100", (8, 0), 108, 80)
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store.open(tmp_path)
+
+
+def test_labels_of_any_length_are_put_in_order(make_winner: Make) -> None:
+    """By the size of their numbers, also of such as Python does not make from text."""
+    ordered = ["13.9", "13.10", "13.0011", f"13.{'9' * 5000}", f"13.1{'0' * 5000}"]
+    found = sorted((make_winner(toolchain=f"nvrtc {one}") for one in reversed(ordered)), key=rank, reverse=True)
+    assert [best.key.toolchain for best in found] == [f"nvrtc {one}" for one in ordered]
 
 
 def put(store: Store, *winners: BestConfig) -> list[Entry]:

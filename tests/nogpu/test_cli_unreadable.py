@@ -4,6 +4,7 @@ import shlex
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,33 @@ def test_pruning_names_what_it_cannot_judge(kt: Command, spoilt: Path, dry: tupl
     assert "kt: warning: cache entry 1 (fp32 nn 1x512x512" in outcome.err
     assert kt(*command, "-q").err == ""
     assert _count(spoilt, "best") == (2 if dry else 1)
+
+
+def test_texts_that_are_not_utf_8_are_named_or_passed_over(
+    kt: Command, own_environment: Path, make_winner: Callable[..., BestConfig]
+) -> None:
+    """As one bad byte of a disk leaves them: of a key, of a winner, of its measurements."""
+    best = make_winner(Problem(2, 512, 512))
+    with Store.open(own_environment) as store:
+        store.put_best(best)
+        store.put_best(make_winner(Problem(1, 512, 512)))
+        store.put_best(replace(best, complete=False))
+        for source in ("figure", "config", "sound"):
+            store.put_measurement(best.key, best.config, source, Measurement("ok", 5.0, samples=5))
+        spoil = "CAST(replace(CAST({} AS BLOB), CAST('{}' AS BLOB), x'74ff') AS TEXT)"
+        store.connection.execute(f"UPDATE best SET record = {spoil.format('record', 'launches')} WHERE id = 1")
+        store.connection.execute(f"UPDATE best SET record = {spoil.format('record', 'seed')} WHERE id = 3")
+        config = spoil.format("config", "tile_m")
+        store.connection.execute(f"UPDATE measurements SET config = {config} WHERE source = 'config'")
+        store.connection.execute("UPDATE measurements SET spill_bytes = x'ff' WHERE source = 'figure'")
+        store.connection.execute("UPDATE keys SET fields = CAST(x'ff' || CAST(fields AS BLOB) AS TEXT) WHERE id = 2")
+    outcome = kt("show-cache")
+    assert (outcome.code, outcome.err.count("has a byte that is no text")) == (0, 3)
+    for command in (("export", "--csv"), ("cache", "prune", "--stale", "--dry-run")):
+        assert "Traceback" not in kt(*command).err
+    assert kt("cache", "prune", "--unreadable").code == 0
+    assert _count(own_environment, "best") == 0
+    assert _count(own_environment, "measurements") == 1
 
 
 def test_a_key_that_cannot_be_read_is_named_with_its_measurements(kt: Command, spoilt: Path) -> None:

@@ -23,6 +23,8 @@ from kt.problems import DTYPES, LAYOUTS, Problem
 from kt.search_spaces.space import Config
 
 Make = Callable[..., BestConfig]
+LAUNCH = {"kernel": "kt_gemm", "grid": 1, "block": 128, "smem_bytes": 0}
+MAP = {"operand": "a", "box": [64, 64], "swizzle": 128, "copy": None}
 
 
 def validate(document: object) -> None:
@@ -219,6 +221,18 @@ def test_what_is_no_table_is_refused_with_the_place(text: str, message: str, tmp
         (("floor_fraction",), None, "floor_fraction: is null; the row"),
         (("ratio",), {"cublas": 9.0}, "ratio: is .*9.0"),
         (("ratio",), {}, "ratio: is {}; the row"),
+        (("edge",), ["\udfff"], "edge: must be a list of texts"),
+        (("launches",), [{**LAUNCH, "tensor_maps": [{**MAP, "box": [True, 64]}]}], "box: must be a list of two whole"),
+        (("launches",), [{**LAUNCH, "tensor_maps": [{**MAP, "box": [64, 2**40]}]}], "box: .*, 1 to 256 each"),
+        (("family",), "zzz", "sources: have no zzz, the winner's family"),
+        (("problem", "stride_a"), -5, "stride_a is -5"),
+        (("problem", "base_alignment"), 2**64, "base_alignment: must be a whole number, not a whole number beyond 64"),
+        (("device", "sm_count"), 2**31, "sm_count: is 2147483648; must be at most 2147483647"),
+        (("device", "compute_capability"), [9, False], "compute_capability: must be a list of two whole numbers"),
+        (("device", "compute_capability"), [9, 10], "compute_capability: must be a list of two whole numbers"),
+        (("device", "name"), "\ud800", "device.name: has half a surrogate pair"),
+        (("baseline",), {"\ud800": 1.0}, "baseline: has a name with half a surrogate pair"),
+        (("config", "parameters"), {"a": "\udfff"}, "parameters.a: has half a surrogate pair"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_row(

@@ -460,8 +460,16 @@ def test_a_limit_of_candidates_holds_for_other_shapes_kernels_too(bench: Bench) 
     )
 
 
-@pytest.mark.parametrize("fault", [WorkerDied("crashed", "it faults"), Failure("crashed", "it faults")])
-def test_another_shapes_kernel_that_fails_here_changes_nothing(bench: Bench, fault: Any) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [
+        WorkerDied("crashed", "it faults"),
+        Failure("crashed", "it faults"),
+        Measurement("wrong_result", detail="it faults"),
+    ],
+)
+def test_another_shapes_kernel_that_fails_here_changes_no_winner(bench: Bench, fault: Any) -> None:
+    """It is told, and not tried again."""
     seen: set[Problem] = set()
 
     def truth(problem: Problem, values: Values) -> Any:
@@ -471,6 +479,37 @@ def test_another_shapes_kernel_that_fails_here_changes_nothing(bench: Bench, fau
     bench.gpu.truth = truth
     result = bench.tune(SQUARE, TALL)
     assert [winner(shape).config.as_dict() for shape in result.shapes] == [WIDE_BEST, HIGH_BEST]
+    assert [text.partition(": ")[2] for text in result.failures] == ["it faults"]
+    with Store.open(bench.folder / "cache") as store:
+        failed = {config for (config, _), one in store.measurements(bench.key(SQUARE)).items() if one.status != "ok"}
+    assert bench.space.config(HIGH_BEST).identity in failed
+
+
+@pytest.mark.parametrize("fault", ["wrong_result", "crashed"])
+def test_another_shapes_kernel_that_fails_in_the_finals_is_told(bench: Bench, fault: Any) -> None:
+    """It was faster when a part of its result was looked at; the winner stays."""
+    name = bench.space.config(HIGH_BEST).identity
+    seen: set[Problem] = set()
+    runs: list[Values] = []
+
+    def truth(problem: Problem, values: Values) -> Any:
+        seen.add(problem)
+        if problem != SQUARE or values != HIGH_BEST:
+            return two_winners(problem, values)
+        if TALL not in seen:
+            return Measurement("ok", 400.0, None, 1)
+        runs.append(values)
+        if len(runs) == 1:
+            return 50.0
+        return WorkerDied(fault, "it faults", name) if fault == "crashed" else Measurement(fault, detail="it faults")
+
+    bench.gpu.truth = truth
+    result = bench.tune(SQUARE, TALL)
+    assert winner(result.shapes[0]).config.as_dict() == WIDE_BEST
+    assert list(result.failures) == [f"{fault}: it faults"]
+    with Store.open(bench.folder / "cache") as store:
+        found = {config: one.status for (config, _), one in store.measurements(bench.key(SQUARE)).items()}
+    assert (found[name], len(runs)) == (fault, 2)
 
 
 def test_an_interrupt_during_the_comparison_keeps_every_winner(bench: Bench) -> None:
@@ -921,6 +960,49 @@ def test_a_further_run_goes_on_from_a_budget(bench: Bench) -> None:
     assert not [values for _, values in bench.gpu.screened if values in first]
 
 
+def test_a_smaller_budget_later_loses_nothing(bench: Bench) -> None:
+    """Also where its own search would not propose what the first one has found."""
+    first = winner(only(bench.tune(SQUARE, budget=Budget(evaluations=60))))
+    for strategy, seed in (("random", 1), ("random", 2), ("auto", 3)):
+        bench.again()
+        best = winner(only(bench.tune(SQUARE, strategy=strategy, seed=seed, budget=Budget(evaluations=1))))
+        assert len(bench.gpu.screened) == 1
+        assert (best.config, best.complete) == (first.config, False)
+        assert best.tried >= first.tried
+        assert bench.stored(SQUARE, partial=True) == best
+
+
+def test_what_runs_elsewhere_find_meanwhile_stays(bench: Bench) -> None:
+    """A run that knows of it only at its end has not measured it; of two unfinished results the faster is kept."""
+    good = winner(only(bench.tune(SQUARE, budget=Budget(evaluations=60))))
+    with Store.open(bench.folder / "cache") as store:
+        store.connection.execute("DELETE FROM best")
+        store.connection.execute("DELETE FROM measurements")
+
+    def elsewhere(problem: Problem, values: Values) -> float:
+        with Store.open(bench.folder / "cache") as store:
+            store.put_best(good)
+        return bowl(problem, values)
+
+    bench.again(elsewhere)
+    assert winner(only(bench.tune(SQUARE, budget=Budget(evaluations=1)))) == good
+    assert bench.stored(SQUARE, partial=True) == good
+    bench.again(lambda problem, values: elsewhere(problem, values) / 100)
+    best = winner(only(bench.tune(SQUARE, strategy="random", budget=Budget(evaluations=1))))
+    assert bench.stored(SQUARE, partial=True) == best != good
+
+
+def test_retune_measures_what_an_unfinished_search_has_found_first(bench: Bench) -> None:
+    """Its time of today counts, and not the one that was asked to be made anew."""
+    first = winner(only(bench.tune(SQUARE, budget=Budget(evaluations=60))))
+    bench.again(lambda problem, values: 2 * bowl(problem, values))
+    best = winner(only(bench.tune(SQUARE, budget=Budget(evaluations=2), retune=True)))
+    assert bench.gpu.screened[0][1] == first.config.as_dict()
+    assert (best.config, best.tried) == (first.config, 2)
+    assert best.measurement.time_us == pytest.approx(2 * (first.measurement.time_us or 0))
+    assert bench.stored(SQUARE, partial=True) == best
+
+
 def test_a_budget_of_time_holds_and_is_shared_out(bench: Bench) -> None:
     """CASES C9: the limit of the run is kept, and every shape gets its part of it."""
 
@@ -1165,6 +1247,26 @@ def test_a_budget_of_candidates_bounds_a_ranking(bench: Bench) -> None:
     assert best.tried > 3
     assert best.complete
     assert _winners(bench) == [best]
+
+
+def test_a_smaller_budget_for_a_ranking_loses_nothing(bench: Bench) -> None:
+    """Also where candidates before the winner cannot be used: each run meets those again, and none counts twice."""
+
+    def verdict(digest: str, values: Values) -> Binary:
+        return good_binary(digest, spills=0 if values in good else 8)
+
+    good: list[Values] = []
+    bench.tune(SQUARE, device=MODELLED, budget=Budget(evaluations=6), store=False)
+    good.append(bench.pool.jobs[-1])
+    bench.pool = FakePool(verdict)
+    first = winner(only(bench.tune(SQUARE, device=MODELLED, budget=Budget(evaluations=6))))
+    assert (first.tried, first.complete) == (6, False)
+    for tried in (7, 8):
+        bench.again()
+        bench.pool = FakePool(verdict)
+        best = winner(only(bench.tune(SQUARE, device=MODELLED, budget=Budget(evaluations=1))))
+        assert (best.config, best.tried, best.complete) == (first.config, tried, False)
+        assert _winners(bench) == [best]
 
 
 def _winners(bench: Bench) -> list[BestConfig]:

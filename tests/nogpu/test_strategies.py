@@ -148,6 +148,16 @@ def test_auto_finds_the_bottom_with_a_fraction_of_the_candidates() -> None:
     assert np.mean(fractions) > 0.99
 
 
+def test_auto_goes_on_from_what_an_earlier_run_has_found() -> None:
+    """Told before the first selection, it neither ends the search behind that nor is lost among it."""
+    terrain, truth = bowl()
+    search, found = Auto(terrain, 0), int(np.argsort(truth)[5])
+    search.tell(found, float(truth[found]))
+    tried = run(search, lambda number: float(truth[number]))
+    assert len(tried) > Auto.FIRST
+    assert set(tried[Auto.FIRST :]) & set(terrain.near(found, 1).numbers.tolist())
+
+
 def test_auto_survives_a_model_that_knows_nothing() -> None:
     terrain, truth = bowl()
     blind = Grid(terrain.digits, np.ones(len(terrain)), defaults=(0,))
