@@ -39,7 +39,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What one precision reached."""
+    """What one precision reached.
+
+    Attributes:
+        tune_seconds: until all searches were finished, in one run or, after a budget, in two.
+    """
 
     dtype: str
     commit: str
@@ -69,8 +73,8 @@ def read_suite(path: Path) -> Suite:
     if missing:
         raise ValueError(f"{path}: {len(missing)} shapes have no time, {missing[0]} first")
     return Suite(
-        document["dtype"], document["commit"][:7], document["device"], document["driver"], document["tune_seconds"],
-        tuple(_row(shape) for shape in shapes),
+        document["dtype"], document["commit"][:7], document["device"], document["driver"],
+        document["tune_seconds"] + sum(document.get("further_seconds", ())), tuple(_row(shape) for shape in shapes),
     )  # fmt: skip
 
 
@@ -92,7 +96,7 @@ def table(suites: Sequence[Suite]) -> str:
         best, worst = rows[-1], rows[0]
         level, lost = sum(ratio >= 1 for ratio in suite.ratios), sum(ratio < LOSS for ratio in suite.ratios)
         lines.append(
-            f"| {suite.dtype} | {len(suite.rows)} | {suite.geometric_mean:.2f}× | {level} of {len(rows)} | {lost} "
+            f"| {suite.dtype} | {len(suite.rows)} | {suite.geometric_mean:.3f}× | {level} of {len(rows)} | {lost} "
             f"| {best.ratio:.2f}× ({best.shape}) | {worst.ratio:.2f}× ({worst.shape}) | {suite.tune_seconds:.0f} s |"
         )
     return "\n".join(lines)

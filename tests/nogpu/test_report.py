@@ -45,13 +45,19 @@ def test_ratios_are_over_the_fastest_library(tmp_path: Path) -> None:
     suite = report.read_suite(path)
     assert suite.ratios == [2.0, 0.5]
     assert suite.geometric_mean == pytest.approx(1.0)
-    assert "| bf16 | 2 | 1.00× | 1 of 2 | 1 | 2.00× (1×8×4) | 0.50× (2×8×4) | 10 s |" in report.table([suite])
+    assert "| bf16 | 2 | 1.000× | 1 of 2 | 1 | 2.00× (1×8×4) | 0.50× (2×8×4) | 10 s |" in report.table([suite])
     assert report.losses(suite) == "2×8×4 nt 0.500"
+
+
+def test_a_run_that_finished_what_a_budget_had_left_counts_as_tuning(tmp_path: Path) -> None:
+    path = written(tmp_path, shape(1, 10.0, {"cublas": 20.0}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "further_seconds": [30.0]}))
+    assert report.read_suite(path).tune_seconds == pytest.approx(39.6)
 
 
 def test_a_shape_that_no_library_accepts_counts_as_a_shape_only(tmp_path: Path) -> None:
     path = written(tmp_path, shape(1, 10.0, {"cublas": None}), shape(2, 10.0, {"cublas": 20.0}))
-    assert "| bf16 | 2 | 2.00× | 1 of 1 |" in report.table([report.read_suite(path)])
+    assert "| bf16 | 2 | 2.000× | 1 of 1 |" in report.table([report.read_suite(path)])
 
 
 def test_a_suite_with_a_failed_shape_is_refused(tmp_path: Path) -> None:
