@@ -320,15 +320,29 @@ int main() {
 
 
 @needs_nvcc
-def test_a_target_that_lacks_what_kernels_were_tuned_with_is_told(tmp_path: Path) -> None:
-    """sm_90 in place of sm_90a is another machine: an error with what to write."""
+@pytest.mark.parametrize("target", ["sm_90", "sm_90a"])
+def test_a_target_that_lacks_what_kernels_were_tuned_with_is_told(tmp_path: Path, target: str) -> None:
+    """sm_90 in place of sm_90a is another machine, and nvcc's shorthand for that adds it: an error says what to do."""
     (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[:1], SPACES))
     (tmp_path / "main.cu").write_text('#include "kt_gemm.cuh"\n')
     assert NVCC is not None
-    command = [NVCC, "-std=c++17", "-arch=sm_90", "-c", "main.cu"]
+    command = [NVCC, "-std=c++17", f"-arch={target}", "-c", "main.cu"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0
+    assert "this pass is for compute_90 (nvcc's -arch=sm_90a adds one)" in done.stderr
     assert "compute_90a,code=sm_90a" in done.stderr
+
+
+@needs_nvcc
+def test_a_pass_for_any_gpu_has_no_code_that_newer_ones_refuse(tmp_path: Path) -> None:
+    """PTX for compute_90 beside the code for sm_90a: the tuned kernels are traps there, the generic ones work."""
+    (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[:1], SPACES))
+    (tmp_path / "main.cu").write_text('#include "kt_gemm.cuh"\nvoid* use = reinterpret_cast<void*>(&kt::gemm);\n')
+    nvcc(tmp_path, "-DKT_GENERIC_PASS", "-arch=compute_90", "--ptx", "main.cu", "-o", "main.ptx")
+    kernels = (tmp_path / "main.ptx").read_text().split(".entry ")[1:]
+    assert not any("wgmma" in one for one in kernels)
+    trapped = [one for one in kernels if "trap;" in one]
+    assert 0 < len(trapped) < len(kernels)
 
 
 @needs_nvcc
