@@ -457,12 +457,27 @@ def test_what_was_measured_elsewhere_counts() -> None:
     assert not takes_own((own.key, {fast.config: Measurement("ok", 500.0, samples=1)}))
 
 
+def test_the_documented_members_are_those_of_the_header() -> None:
+    """docs/header.md: every member of a result, and of a plan those that are not the header's own."""
+    text = (Path(__file__).parents[2] / "docs" / "header.md").read_text(encoding="utf-8")
+    header = render_kernel_header([], SPACES)
+    for name, own in (("Result", set()), ("Plan", {"int variant", "int ordinal", "detail::Sequence sequence"})):
+        body = header.split(f"\nstruct {name} {{\n")[1].split("\n};")[0]
+        members = set(re.findall(r"^  ([\w:]+(?: \w+)* \w+)(?: = [^;]*)?;", body, re.MULTILINE))
+        table = text.split(f"| of a `{name}` | |\n")[1].split("\n\n")[0]
+        cells = [line.split("|")[1] for line in table.splitlines()[1:]]
+        told = {member for cell in cells for member in re.findall(r"`([^`]*)`", cell)}
+        assert told - {"explicit operator bool"} == members - own
+    found = header.split("enum class Found { ")[1].split(" }")[0].split(", ")
+    assert all(f"`{one}`" in text for one in found)
+
+
 @needs_nvcc
 @pytest.mark.parametrize("page", ["README.md", "docs/header.md"])
 def test_the_documented_programs_compile(page: str, tmp_path: Path) -> None:
     """What the README and docs/header.md show is built against a header."""
     text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
-    source = text.split("```cuda\n")[1].split("```")[0]
+    source = "".join(re.findall(r"```cuda\n(.*?)```", text, re.DOTALL))
     (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[7:8], SPACES))
     (tmp_path / "main.cu").write_text("#define KT_TARGETS 750, 900\n#include <cstdlib>\n" + source)
     nvcc(tmp_path, "-arch=sm_75", "-c", "main.cu")
