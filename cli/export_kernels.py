@@ -124,7 +124,7 @@ def _losses(found: Portfolio) -> str:
     counts = Counter(one.source for one in found.known)
     if set(counts) - {"measured"}:
         told = [f"{counts[source]} {source}" for source in ("measured", "expected", "predicted") if counts[source]]
-        parts += [f"of {len(found.known)} times {', '.join(told)}"]
+        parts += [f"times: {', '.join(told)}"]
     unknown = len(found.served) - len(found.known)
     if unknown:
         parts += [f"shapes with the generic kernel, of unknown loss and not in the mean: {unknown}"]

@@ -1,8 +1,8 @@
 """Buckets: where a size varies at run time, the tuned shapes that serve it, and what that costs between them.
 
 Of each bucket of a range two shapes are tuned, its largest size and a middle one, and each has been timed with the
-other's kernel. If one of them is as good for both, its winner serves every size of the bucket; else the winner of the
-middle one serves sizes up to a border, where the other one is expected to become faster.
+other's kernel. If one of them is known to be as good for both, its winner serves every size of the bucket; else the
+winner of the middle one serves sizes up to a border, where the other one is expected to become faster.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ def _served(
     """By the shape whose winner loses less on the other, by the largest if they are equal; or by both."""
     offers = [_loss(result, one, other, times) for one, other in _pairs(entries)]
     losses = [loss for loss, _ in offers]
+    (loss, is_known), (entry, other) = min(zip(offers, _pairs(entries), strict=True), key=lambda item: item[0][0])
     both = all(_runs(result, one, result.winners[other].key.problem) for one, other in _pairs(entries))
-    if both and min(losses) >= LEAST_LOSS and max(losses) < math.inf:
+    if both and max(losses) < math.inf and not (is_known and loss < LEAST_LOSS):
         return _divided(_Border(result, shape, bucket, entries, losses))
-    (loss, is_measured), (entry, other) = min(zip(offers, _pairs(entries), strict=True), key=lambda item: item[0][0])
-    return [BucketServed(shape, bucket, entry, other, loss, is_measured)] if math.isfinite(loss) else []
+    ran = not any(result.winners[one].measurement.predicted for one in entries)
+    return [BucketServed(shape, bucket, entry, other, loss, is_known and ran)] if math.isfinite(loss) else []
 
 
 def _divided(border: _Border) -> list[BucketServed]:
@@ -98,7 +99,7 @@ class _Border:
         if found is None:
             return 0.0
         least = max(1, self.bucket.middle)
-        part = math.log(max(1, size) / least) / math.log(self.bucket.last / least)
+        part = math.log(max(1, size) / least) / (math.log(self.bucket.last / least) or 1.0)  # from 0 to 1 there is none
         return found + (1.0 - part) * self._errors[0] + part * self._errors[1]
 
     def _expected_gain(self, size: int) -> float | None:
@@ -114,15 +115,15 @@ def _pairs(entries: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _loss(result: Contents, entry: int, other: int, times: Times) -> tuple[float, bool]:
-    """By which part the winner of one shape is slower on another than that one's own, and whether that was measured."""
+    """By which part the winner of one shape is slower on another than that one's own, and whether its time there is
+    known; else it is expected."""
     best = result.winners[other]
     won = best.measurement.time_us or 1.0
     known = times[other].get(result.winners[entry].config.identity)
     if known is None and result.may_fail(result.winners[entry].config, other):
         return math.inf, True
     time_us = known if known is not None else _expected_us(result, entry, best.key.problem)
-    ran = not (best.measurement.predicted or result.winners[entry].measurement.predicted)
-    return max(0.0, time_us / won - 1.0), known is not None and ran
+    return max(0.0, time_us / won - 1.0), known is not None
 
 
 def _runs(result: Contents, entry: int, problem: Problem) -> bool:

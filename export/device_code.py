@@ -89,7 +89,7 @@ def grouped(pieces: Sequence[Piece]) -> list[Group]:
 
 
 def kernels_as_templates(code: str, condition: str, where: str) -> str:
-    """The code with each kernel as a template whose body stands under `#if condition`.
+    """The code with each kernel as a template whose body stands under `#if condition`, and is a trap elsewhere.
 
     Clusters are asked for by a macro of the header, since compilers refuse them for GPUs that have none.
 
@@ -145,7 +145,8 @@ def _transformed(code: str, condition: str, where: str) -> Iterator[str]:
         yield _checked(code[position : match.start()], where)
         body = code[begin + 1 : end].strip("\n")
         declared = code[match.end() : begin].replace("__cluster_dims__", "KT_CLUSTER_DIMS")
-        yield f"template <int>\n__global__ {declared}{{\n#if {condition}\n{body}\n#endif\n}}"
+        otherwise = "#elif defined(__CUDA_ARCH__)\n__trap();\n#endif"
+        yield f"template <int>\n__global__ {declared}{{\n#if {condition}\n{body}\n{otherwise}\n}}"
         position = end + 1
     yield _checked(code[position:], where)
 

@@ -27,6 +27,7 @@ from kt.tuner.arguments import RUNTIME_ARGUMENTS
 __all__ = ["kernel_header", "render_kernel_header"]
 
 HERE = Path(__file__).parent
+FIRST_EXACT = 90  # from this compute capability on, kernels are for an architecture-specific target, as sm_90a
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ class _Writer:
     def context(self) -> dict[str, Any]:
         launchers = self._launchers()
         emitted = [self._emitted(index, launchers[index]) for index in range(len(launchers))]
-        exact = sorted({one.least for one in self._kernels.kernels if one.capability >= 90})
+        exact = sorted({one.least for one in self._kernels.kernels if one.capability >= FIRST_EXACT})
         return {
             "groups": [self._group(index, emitted) for index in range(len(self._groups))],
             "kernels": emitted,
@@ -222,6 +223,8 @@ def _condition(kernel: Kernel) -> str:
     bounds = [f"__CUDA_ARCH__ >= {kernel.least * 10}"]
     if kernel.most != NEWEST:
         bounds = [f"__CUDA_ARCH__ == {kernel.least * 10}"]
+    if kernel.capability >= FIRST_EXACT:
+        bounds.append(f"defined(__CUDA_ARCH_FEAT_SM{kernel.least}_ALL)")
     return " && ".join(["defined(__CUDA_ARCH__)", *bounds])
 
 

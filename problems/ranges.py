@@ -1,7 +1,7 @@
 """`Range`: a size that is known at run time only, as buckets that are tuned and measured by a few sizes each.
 
-Every bucket has a representative, its largest size, and a size in the middle. Both are tuned, and each is timed with the
-other's kernel: `kt.export.buckets` says which of them serves which sizes.
+Every bucket has a representative, its largest size, and a size in the middle. Both are tuned, and each is timed with
+the other's kernel: `kt.export.buckets` says which of them serves which sizes.
 """
 
 import math

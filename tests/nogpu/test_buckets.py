@@ -90,6 +90,13 @@ def test_a_bucket_is_divided_where_each_winner_loses_on_the_other_shape() -> Non
     assert borders[0] > borders[2]
 
 
+def test_a_bucket_is_whole_only_if_it_is_known_that_little_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is expected of a kernel far from its shape is less sure than that each winner is the best on its own."""
+    monkeypatch.setattr("kt.export.buckets.LEAST_LOSS", 10.0)
+    assert len(served(*EVERY)) == 2
+    assert [low for low, _ in served()] == [363, 513, 725, 1024]
+
+
 def test_the_border_is_where_the_expected_times_meet() -> None:
     """Every size beside it is served by what is expected to be faster there, as far as one border can have it."""
     (_, first), _, _ = served((513, WIDE, 22.0), (363, SMALL, 16.5), *EVERY[2:])
@@ -97,6 +104,15 @@ def test_the_border_is_where_the_expected_times_meet() -> None:
     found = [pick(known, ROWS.at(m), GPU) for m in (300, 362, first.bucket.last, first.bucket.last + 1, 512)]
     sizes = [known.winners[one.entry].key.problem.m for one in found]
     assert sizes == [363, 363, 363, 513, 513]
+
+
+def test_sums_of_nothing_and_of_one_product_are_divided() -> None:
+    """A range may begin at 0, of which there is no ratio."""
+    sums = RangedShape("k", Range(0, 1, 1), {"m": 512, "n": 512})
+    one, none = (
+        replace(best, key=replace(best.key, problem=sums.at(k))) for best, k in zip(tuned(), (1, 0), strict=False)
+    )
+    assert [known.bucket for known in collect([one, none], SPACES, (), [sums]).buckets] == [Bucket(0, 0), Bucket(1, 1)]
 
 
 def test_a_bucket_is_whole_where_one_winner_cannot_compute_the_other_shape() -> None:

@@ -173,6 +173,16 @@ def test_an_empty_table_compiles_and_finds_nothing(tmp_path: Path) -> None:
 
 
 @needs_gxx
+def test_an_older_standard_is_told_first(tmp_path: Path) -> None:
+    assert GXX is not None
+    (tmp_path / "old.cpp").write_text(render_header([]))
+    command = [GXX, "-std=c++14", "-fsyntax-only", str(tmp_path / "old.cpp")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "this header needs C++17: compile with -std=c++17" in done.stderr.splitlines()[0]
+
+
+@needs_gxx
 def test_two_units_share_one_table_and_one_counter(tmp_path: Path, make_winner: Make) -> None:
     """Included in several translation units, the data is there once, and misses are counted together."""
     one = '#include "gemm_table.h"\nconst void* there() { return kt::entries; }\n'

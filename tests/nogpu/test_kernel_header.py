@@ -320,15 +320,29 @@ int main() {
 
 
 @needs_nvcc
-def test_a_target_that_lacks_what_kernels_were_tuned_with_is_told(tmp_path: Path) -> None:
-    """sm_90 in place of sm_90a is another machine: an error with what to write."""
+@pytest.mark.parametrize("target", ["sm_90", "sm_90a"])
+def test_a_target_that_lacks_what_kernels_were_tuned_with_is_told(tmp_path: Path, target: str) -> None:
+    """sm_90 in place of sm_90a is another machine, and nvcc's shorthand for that adds it: an error says what to do."""
     (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[:1], SPACES))
     (tmp_path / "main.cu").write_text('#include "kt_gemm.cuh"\n')
     assert NVCC is not None
-    command = [NVCC, "-std=c++17", "-arch=sm_90", "-c", "main.cu"]
+    command = [NVCC, "-std=c++17", f"-arch={target}", "-c", "main.cu"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0
+    assert "this pass is for compute_90 (nvcc's -arch=sm_90a adds one)" in done.stderr
     assert "compute_90a,code=sm_90a" in done.stderr
+
+
+@needs_nvcc
+def test_a_pass_for_any_gpu_has_no_code_that_newer_ones_refuse(tmp_path: Path) -> None:
+    """PTX for compute_90 beside the code for sm_90a: the tuned kernels are traps there, the generic ones work."""
+    (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[:1], SPACES))
+    (tmp_path / "main.cu").write_text('#include "kt_gemm.cuh"\nvoid* use = reinterpret_cast<void*>(&kt::gemm);\n')
+    nvcc(tmp_path, "-DKT_GENERIC_PASS", "-arch=compute_90", "--ptx", "main.cu", "-o", "main.ptx")
+    kernels = (tmp_path / "main.ptx").read_text().split(".entry ")[1:]
+    assert not any("wgmma" in one for one in kernels)
+    trapped = [one for one in kernels if "trap;" in one]
+    assert 0 < len(trapped) < len(kernels)
 
 
 @needs_nvcc
@@ -443,12 +457,27 @@ def test_what_was_measured_elsewhere_counts() -> None:
     assert not takes_own((own.key, {fast.config: Measurement("ok", 500.0, samples=1)}))
 
 
+def test_the_documented_members_are_those_of_the_header() -> None:
+    """docs/header.md: every member of a result, and of a plan those that are not the header's own."""
+    text = (Path(__file__).parents[2] / "docs" / "header.md").read_text(encoding="utf-8")
+    header = render_kernel_header([], SPACES)
+    for name, own in (("Result", set()), ("Plan", {"int variant", "int ordinal", "detail::Sequence sequence"})):
+        body = header.split(f"\nstruct {name} {{\n")[1].split("\n};")[0]
+        members = set(re.findall(r"^  ([\w:]+(?: \w+)* \w+)(?: = [^;]*)?;", body, re.MULTILINE))
+        table = text.split(f"| of a `{name}` | |\n")[1].split("\n\n")[0]
+        cells = [line.split("|")[1] for line in table.splitlines()[1:]]
+        told = {member for cell in cells for member in re.findall(r"`([^`]*)`", cell)}
+        assert told - {"explicit operator bool"} == members - own
+    found = header.split("enum class Found { ")[1].split(" }")[0].split(", ")
+    assert all(f"`{one}`" in text for one in found)
+
+
 @needs_nvcc
 @pytest.mark.parametrize("page", ["README.md", "docs/header.md"])
 def test_the_documented_programs_compile(page: str, tmp_path: Path) -> None:
     """What the README and docs/header.md show is built against a header."""
     text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
-    source = text.split("```cuda\n")[1].split("```")[0]
+    source = "".join(re.findall(r"```cuda\n(.*?)```", text, re.DOTALL))
     (tmp_path / "kt_gemm.cuh").write_text(render_kernel_header(winners()[7:8], SPACES))
     (tmp_path / "main.cu").write_text("#define KT_TARGETS 750, 900\n#include <cstdlib>\n" + source)
     nvcc(tmp_path, "-arch=sm_75", "-c", "main.cu")

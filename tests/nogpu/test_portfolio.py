@@ -203,7 +203,7 @@ def test_the_command_tells_predictions_and_unknown_losses(kt: Command, own_envir
     assert sum("kernel 1, " in line for line in lines) == 2
     assert sum("the generic kernel, unknown loss" in line for line in lines) == 1
     assert "1 kernels in place of 2: 0.0% slower (geometric mean), at most 0.0%" in outcome.err
-    assert "of 2 times 2 predicted; shapes with the generic kernel, of unknown loss" in outcome.err
+    assert "; times: 2 predicted; shapes with the generic kernel, of unknown loss" in outcome.err
     assert "measured" not in outcome.err
 
 
