@@ -91,7 +91,7 @@ def _check_that_it_waits(space: SearchSpace, text: str, path: str) -> None:
 
 
 def _waits(text: str) -> bool:
-    """Whether the function is called, or its instruction used elsewhere. Its definition is no call, nor is a comment."""
+    """Whether the function is called, or its instruction used elsewhere. Definition and comments are no calls."""
     if _is_call(text, text.rfind(f"{_FUNCTION}(")):
         return True
     code = _COMMENT_OR_TEXT.sub(lambda found: " " if found[0].startswith("/") else found[0], text)
@@ -100,7 +100,7 @@ def _waits(text: str) -> bool:
 
 
 def _is_call(text: str, at: int) -> bool:
-    """Whether it is plain that a call stands there, without a look at the whole text, which takes as long as rendering."""
+    """Whether a call stands there plainly, without a look at the whole text: that takes as long as rendering it."""
     before = text[text.rfind("\n", 0, max(at, 0)) + 1 : max(at, 0)]
     in_comment = "//" in before or text.rfind("/*", 0, at) > text.rfind("*/", 0, at)
     return at >= 0 and not in_comment and before.strip() in ("", "kt::")
