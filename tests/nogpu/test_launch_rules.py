@@ -142,10 +142,13 @@ def test_violated_includes_cuda_limits(space: SearchSpace) -> None:
 )
 def test_what_has_no_value_is_told_with_its_file(space: SearchSpace, place: str, expression: str, problem: str) -> None:
     """No constraint stands before these, so the enumeration has not met them."""
-    if place == "workspace_bytes":
-        space = replace(space, workspace_bytes=parse(expression))
-    else:
-        space = replace(space, launches=(replace(space.launches[0], **{place: parse(expression)}),))
+    without = parse(expression)
+    changed = {
+        "workspace_bytes": replace(space, workspace_bytes=without),
+        "programmatic": replace(space, launches=(replace(space.launches[0], programmatic=without),)),
+        "when": replace(space, launches=(replace(space.launches[0], when=without),)),
+    }
+    space = changed[place]
     with pytest.raises(InputError) as caught:
         resolve(space, config(space), names())
     assert caught.value.message.startswith(f"{space.source}: {problem} for sample tile=32")
