@@ -49,7 +49,7 @@ def is_damaged(file: Path) -> bool:
                 return False
             if kind.version == SCHEMA:
                 check_tables(connection)
-            return bool(connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
+            return bool(connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",))
     except sqlite3.Error as error:
         return is_damage(error)
 

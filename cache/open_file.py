@@ -7,7 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from kt.cache.connection import retried, transaction, translated
+from kt.cache.connection import is_damage, retried, transaction, translated
+from kt.cache.damage import set_aside_if_damaged
 from kt.cache.location import database_path
 from kt.cache.opening import open_for_reading, open_for_writing
 from kt.cache.placement import Placement
@@ -42,6 +43,7 @@ class OpenFile:
         self._placement = Placement.of(file)
         self._puts: list[Callable[[], None]] = []  # of this run, to be put again if the file gets lost
         self._changed = False
+        self._mending = False
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False, tell: Tell = silent) -> Self:
@@ -109,7 +111,7 @@ class OpenFile:
     def look(self, action: Callable[[], T]) -> T:
         """What `action`, which only reads, returns; it runs again if another process was in the way."""
         with translated(self.file):
-            return retried(action, self.file, self.tell)
+            return self._mended(action)
 
     def write(self, action: Callable[[], T]) -> T:
         """Runs `action` in a transaction of its own, again if another process was in the way."""
@@ -123,7 +125,7 @@ class OpenFile:
                 return action()
 
         with translated(self.file):
-            result = retried(attempt, self.file, self.tell)
+            result = self._mended(attempt)
         self._changed = True
         return result
 
@@ -149,13 +151,47 @@ class OpenFile:
             self._placement.remove_orphans(self.tell)
             old, (self.connection, aside) = self.connection, open_for_writing(self.file, self.tell)
             old.close()
-            self._placement = Placement.of(self.file)
-            self.write(lambda: [put() for put in self._puts])
+            self._put_again()
         except CacheError as error:
             self.failure = self.failure or error
             raise
         again = "was removed or replaced during the run; what this run had saved was saved again"
         self.warn(CacheWarning(f"the cache {self.file}", again if aside is None else f"{again}; {_set_aside(aside)}"))
+
+    def _put_again(self) -> None:
+        self._placement = Placement.of(self.file)
+        self.write(lambda: [put() for put in self._puts])
+
+    def _mended(self, action: Callable[[], T]) -> T:
+        """What `action` returns; if the file turns out to be damaged and may be changed, with a new one in its place.
+
+        Opening a file for writing looks at its tables only: to check all of a large one would take seconds each time.
+        """
+        try:
+            return retried(action, self.file, self.tell)
+        except sqlite3.Error as error:
+            if self.read_only or self._mending or not is_damage(error):
+                raise
+            self._mending = True
+            try:
+                if not self._begin_anew():
+                    raise
+                return retried(action, self.file, self.tell)
+            finally:
+                self._mending = False
+
+    def _begin_anew(self) -> bool:
+        """Sets the file aside and puts into a new one what this run has put; False if nothing is wrong with it."""
+        self.connection.close()  # first: a connection that is closed later would remove the new file's journals
+        lost = self._placement.lost  # another process may have been faster
+        aside = None if lost else set_aside_if_damaged(self.file, self.tell)
+        self.connection, found = open_for_writing(self.file, self.tell)
+        if not (lost or aside or found):
+            return False
+        self._put_again()
+        if name := aside or found:
+            self.warn(CacheWarning(f"the cache {self.file}", _set_aside(name)))
+        return True
 
 
 def _set_aside(aside: Path) -> str:

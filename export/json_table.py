@@ -23,6 +23,7 @@ from kt.errors import InputError
 __all__ = ["TABLE_SCHEMA", "read_table", "render_table", "row", "table"]
 
 TABLE_SCHEMA = "kt.table/1"
+MAX_BYTES = 256 * 2**20  # more than a table of 100,000 shapes has; /dev/zero has no end
 _MAJOR = TABLE_SCHEMA.rpartition("/")[0]
 
 
@@ -92,14 +93,30 @@ def read_table(path: Path | str) -> list[BestConfig]:
 
 
 def _text(path: Path | str) -> str:
-    if str(path) == "-":
-        return sys.stdin.read()
     try:
-        return Path(path).read_bytes().decode("utf-8-sig")
+        raw = _read_stdin() if str(path) == "-" else _read_file(path)
+        return raw.decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from error
+
+
+def _read_file(path: Path | str) -> bytes:
+    with open(path, "rb") as file:
+        return _whole(file.read(MAX_BYTES + 1), path)
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin is None:  # as `<&-` leaves it
+        raise InputError("standard input is closed", hint="pipe the table into kt, or name it")
+    return _whole(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>")
+
+
+def _whole(raw: bytes, path: Path | str) -> bytes:
+    if len(raw) > MAX_BYTES:
+        raise InputError(f"{path}: larger than {MAX_BYTES // 2**20} MiB", hint="split it into several files")
+    return raw
 
 
 def _parse(text: str, path: Path | str) -> Any:

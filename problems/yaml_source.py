@@ -200,11 +200,11 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> InputErr
     place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
     problem = " ".join(part for part in (error.context, error.problem) if part)
     if mark and "undefined alias" in problem:
-        alias = re.match(r"\*([^\s,\[\]{}]+)", text.splitlines()[mark.line][mark.column :])
+        alias = re.match(r"\*([^\s,\[\]{}]+)", _line(text, mark)[mark.column :])
         shown = alias[1] if alias else ""
         return InputError(f"{place}: alias *{shown} has no anchor", hint=f"write &{shown} before the value it repeats")
     if mark and re.search("expected (':'|',' or '})|mapping values", problem):  # behind a key that is too long
-        key = _LONG_KEY.search(text.splitlines()[mark.line])
+        key = _LONG_KEY.search(_line(text, mark))
         if key:
             place = f"{name}:{mark.line + 1}:{key.start() + 1}"
             return InputError(f"{place}: a key of {len(key[0])} characters; YAML takes {MAX_KEY}", hint="shorten it")
@@ -212,6 +212,11 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> InputErr
         problem += f" (it begins in line {error.context_mark.line + 1})"
     hint = next((advice for part, advice in _HINTS if part in problem), None)
     return InputError(f"{place}: not valid YAML: {problem}", hint=hint)
+
+
+def _line(text: str, mark: yaml.Mark) -> str:
+    """The line of a mark; "" if it stands behind the last one, where something is not closed."""
+    return "".join(text.splitlines()[mark.line : mark.line + 1])
 
 
 def _child(node: Any, key: Key) -> tuple[Any, Any] | None:

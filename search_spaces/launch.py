@@ -1,6 +1,7 @@
 """One configuration on one problem and device: what it derives, what it launches, and which rule it breaks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -50,11 +51,23 @@ def resolve(space: SearchSpace, config: Config, names: Mapping[str, Any]) -> tup
             beforehand).
     """
     values = _names(space, _choices(space, config), names)
-    launches = tuple(_launch(space, rule, values) for rule in space.launches if rule.when.evaluate(values))
-    workspace = int(space.workspace_bytes.evaluate(values))
+    with _of(space, config):
+        launches = tuple(_launch(space, rule, values) for rule in space.launches if rule.when.evaluate(values))
+        workspace = int(space.workspace_bytes.evaluate(values))
     if workspace < 0:
         raise InputError(f"{space.source or space.family}: workspace_bytes is {workspace} for {config.label}")
     return launches, workspace
+
+
+@contextmanager
+def _of(space: SearchSpace, config: Config) -> Iterator[None]:
+    """An expression that has no value is told with its file and configuration."""
+    try:
+        yield
+    except ExpressionError as error:
+        hint = "add a constraint that rejects such configurations, or protect it: b != 0 and a % b == 0"
+        message = f"{space.source or space.family}: {error.message} for {config.label}"
+        raise ExpressionError(message, hint=hint) from None
 
 
 def violated(space: SearchSpace, config: Config, names: Mapping[str, Any]) -> Constraint | None:
@@ -106,7 +119,8 @@ def launchable(space: SearchSpace, config: Config, names: Mapping[str, Any] | No
         names: what else is known when a kernel is compiled, as the problem's formats.
     """
     given = {**(names or {}), **dict(config.parameters)}
-    return frozenset(rule.kernel for rule in space.launches if _may_launch(space, rule, given))
+    with _of(space, config):
+        return frozenset(rule.kernel for rule in space.launches if _may_launch(space, rule, given))
 
 
 def _may_launch(space: SearchSpace, rule: LaunchRule, given: Mapping[str, Any]) -> bool:

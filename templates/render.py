@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ from kt.templates.source import Source
 
 __all__ = ["render", "rendered_parts", "signature_names"]
 
-_WAIT = "griddepcontrol.wait"  # the instruction; include/kt/ptx/grid_dependency.cuh has it
+# In include/kt/ptx/grid_dependency.cuh: the function, and the instruction that it consists of.
+_FUNCTION, _WAIT = "wait_for_earlier_grids", "griddepcontrol.wait"
+_CALL, _DEFINITION = re.compile(rf"\b{_FUNCTION}\s*\("), re.compile(rf"\bvoid\s+{_FUNCTION}\s*\(")
+_COMMENT_OR_TEXT = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
 
 
 def render(
@@ -79,11 +83,27 @@ def signature_names(signature: Signature, arch: str) -> dict[str, int | str]:
 
 def _check_that_it_waits(space: SearchSpace, text: str, path: str) -> None:
     """A grid that starts before earlier ones have ended must wait for them, or it reads what they have yet to write."""
-    if _WAIT not in text and any(rule.programmatic.text != "False" for rule in space.launches):
+    if any(rule.programmatic.text not in ("False", "0") for rule in space.launches) and not _waits(text):
         raise InputError(
             f"{path}: never waits for earlier grids, but launches of {space.source or space.family} are `programmatic`",
             hint="let each kernel call kt::wait_for_earlier_grids() of include/kt/ptx/grid_dependency.cuh first",
         )
+
+
+def _waits(text: str) -> bool:
+    """Whether the function is called, or its instruction used elsewhere. Definition and comments are no calls."""
+    if _is_call(text, text.rfind(f"{_FUNCTION}(")):
+        return True
+    code = _COMMENT_OR_TEXT.sub(lambda found: " " if found[0].startswith("/") else found[0], text)
+    defined = len(_DEFINITION.findall(code))
+    return len(_CALL.findall(code)) > defined or code.count(_WAIT) > defined
+
+
+def _is_call(text: str, at: int) -> bool:
+    """Whether a call stands there plainly, without a look at the whole text: that takes as long as rendering it."""
+    before = text[text.rfind("\n", 0, max(at, 0)) + 1 : max(at, 0)]
+    in_comment = "//" in before or text.rfind("/*", 0, at) > text.rfind("*/", 0, at)
+    return at >= 0 and not in_comment and before.strip() in ("", "kt::")
 
 
 def _names(space: SearchSpace, config: Config, signature: Signature, arch: str) -> dict[str, Any]:

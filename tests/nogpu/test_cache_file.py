@@ -159,12 +159,64 @@ def test_damage_behind_the_first_pages_is_found_on_demand(filled: Path) -> None:
 
 
 def test_reading_a_damaged_page_in_the_middle_names_the_file(filled: Path, make_winner: Make) -> None:
-    """Damage that shows up in the middle of a run is one message with the remedy, not a raw SQLite error."""
+    """Damage that shows up in the middle of reading is one message with the remedy, not a raw SQLite error."""
     data = bytearray((filled / NAME).read_bytes())
     data[len(data) // 2 :] = b"\xa5" * (len(data) - len(data) // 2)
     (filled / NAME).write_bytes(data)
-    with Store.open(filled) as store, pytest.raises(CacheError, match="damaged"):
+    with Store.open(filled, read_only=True) as store, pytest.raises(CacheError, match="damaged"):
         store.measurements(make_winner().key)
+    assert (filled / NAME).read_bytes() == data
+
+
+def root_page(file: Path, name: str) -> slice:
+    """Where the first page of a table or index lies in the file."""
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return slice(4096 * (page - 1), 4096 * page)
+
+
+@pytest.mark.parametrize("index", ["sqlite_autoindex_best_1", "sqlite_autoindex_keys_1", "keys_by_problem"])
+@pytest.mark.parametrize("first", ["read", "write"])
+def test_damage_that_is_met_during_a_run_is_set_aside_too(
+    index: str, first: str, filled: Path, make_winner: Make
+) -> None:
+    """Opening does not look at the indexes. What the run puts is in the new file, whatever came before the damage."""
+    data = bytearray((filled / NAME).read_bytes())
+    data[root_page(filled / NAME, index)] = b"\xa5" * 4096
+    (filled / NAME).write_bytes(data)
+    key, best = make_winner().key, make_winner(Problem(1, 2, 3))
+    with Store.open(filled) as store:
+        assert store.warnings == []
+        if first == "read":
+            store.best(key, best.sources)
+            store.measurements(key)
+        store.put_measurement(best.key, best.config, "s", Measurement("ok", 5.0))
+        store.put_best(best)
+        store.put_best(make_winner(Problem(3, 2, 1)))
+        assert store.best(best.key, best.sources) == best
+        (warning,) = store.warnings
+        assert f"set aside as {filled / NAME}.damaged-1" in str(warning)
+    with Store.open(filled, read_only=True) as store:
+        assert len(store.stored()) == 2
+        assert len(store.measurements(best.key)) == 1
+    assert prune_damaged(filled) is None
+    assert sorted(path.name for path in filled.iterdir()) == [NAME, f"{NAME}.damaged-1"]
+
+
+def test_an_index_that_does_not_fit_its_table_is_damage(tmp_path: Path, make_winner: Make) -> None:
+    """Each page is sound by itself, and look-ups find the wrong rows or none."""
+    for folder, sizes in (("one", (1, 2)), ("other", (1, 3))):
+        with Store.open(tmp_path / folder) as store:
+            for m in sizes:
+                store.put_best(make_winner(Problem(m, 64, 64)))
+    one, other = tmp_path / "one" / NAME, tmp_path / "other" / NAME
+    page = root_page(other, "sqlite_autoindex_keys_1")
+    data = bytearray(one.read_bytes())
+    data[root_page(one, "sqlite_autoindex_keys_1")] = other.read_bytes()[page]
+    one.write_bytes(data)
+    assert prune_damaged(one) == one.with_name(f"{NAME}.damaged-1")
+    assert prune_damaged(other) is None
 
 
 def test_processes_that_find_the_damage_together_set_it_aside_once(filled: Path) -> None:

@@ -193,10 +193,20 @@ def test_what_is_no_file_is_refused(kt: Command, tmp_path: Path, name: str) -> N
     assert "Traceback" not in outcome.err
 
 
+def test_what_has_no_end_is_refused(kt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so is a standard input that is closed."""
+    monkeypatch.setattr("kt.export.json_table.MAX_BYTES", 1000)
+    outcome = kt("cache", "import", "/dev/zero")
+    assert (outcome.code, "larger than" in outcome.err) == (2, True)
+    monkeypatch.setattr("sys.stdin", None)
+    outcome = kt("cache", "import", "-")
+    assert (outcome.code, "standard input is closed" in outcome.err) == (2, True)
+
+
 def test_a_table_is_read_from_standard_input_once(kt_process: Command, fresh: Make, own_environment: Path) -> None:
     """`-` works, and twice it cannot."""
     text = render_table([fresh(512)])
-    assert kt_process("cache", "import", "-", stdin=text).out.startswith("1 new winners")
+    assert kt_process("cache", "import", "-", stdin="\ufeff" + text).out.startswith("1 new winners")
     assert kt_process("cache", "import", "-", "-", stdin=text).code == 2
     assert kt_process("cache", "import", "-", "--space", "-", stdin=text).code == 2
 

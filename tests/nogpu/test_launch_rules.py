@@ -1,6 +1,7 @@
 """One configuration: what it derives, launches and breaks."""
 
 import random
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -144,6 +145,31 @@ def test_violated_includes_cuda_limits(space: SearchSpace) -> None:
         resolve(space, config(space, tile=16), names(2**21, 2**21))
     assert "add a constraint" in (caught.value.hint or "")
     assert violated(space, config(space, tile=128), names(2**20, 2**20)) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "expression", "problem"),
+    [
+        ("workspace_bytes", "m // 0", "`m // 0`: // by zero"),
+        ("programmatic", "m % (split_k - 1) == 0", "`m % (split_k - 1) == 0`: % by zero"),
+        ("when", "1 // (split_k - 1) == 0", "`1 // (split_k - 1) == 0`: // by zero"),
+    ],
+)
+def test_what_has_no_value_is_told_with_its_file(space: SearchSpace, place: str, expression: str, problem: str) -> None:
+    """No constraint stands before these, so the enumeration has not met them."""
+    without = parse(expression)
+    changed = {
+        "workspace_bytes": replace(space, workspace_bytes=without),
+        "programmatic": replace(space, launches=(replace(space.launches[0], programmatic=without),)),
+        "when": replace(space, launches=(replace(space.launches[0], when=without),)),
+    }
+    space = changed[place]
+    with pytest.raises(InputError) as caught:
+        resolve(space, config(space), names())
+    assert caught.value.message.startswith(f"{space.source}: {problem} for sample tile=32")
+    if place == "when":
+        with pytest.raises(InputError, match=re.escape(f"{space.source}: {problem} for sample tile=32")):
+            launchable(space, config(space))
 
 
 def test_violated_agrees_with_the_enumeration(space: SearchSpace) -> None:

@@ -5,12 +5,14 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kt.errors import InputError
 from kt.problems import DTYPES, LAYOUTS, Problem, Signature
+from kt.search_spaces.expression import parse
 from kt.search_spaces.loader import builtin_spaces, load_space
 from kt.search_spaces.space import Config, SearchSpace
 from kt.templates import digest
@@ -270,10 +272,45 @@ def test_a_template_that_does_not_wait_is_refused_where_the_space_starts_grids_e
     """Its grids would read what earlier ones have yet to write."""
     own = folder / "gemm"
     own.mkdir()
-    (own / "simt.cu.j2").write_text('extern "C" __global__ void kt_gemm() {}\n')
     (space,) = [space for space in SPACES if space.family == "simt"]
     config, signature = space.config(dict(space.default)), Problem(8, 8, 8).signature
-    with pytest.raises(InputError, match=r"simt\.cu\.j2: never waits for earlier grids"):
-        render(space, config, signature, "sm_90a", [folder])
-    (own / "simt.cu.j2").write_text('{% include "include/kt/ptx/grid_dependency.cuh" %}\n')
-    assert render(space, config, signature, "sm_90a", [folder]).text
+    header, kernel = '{% include "include/kt/ptx/grid_dependency.cuh" %}\n', 'extern "C" __global__ void kt_gemm() {'
+    call, wait = "kt::wait_for_earlier_grids();", 'asm volatile("griddepcontrol.wait;" ::: "memory");'
+    for never in (
+        f"{kernel}}}",
+        f"{header}{kernel}}}",
+        f"{header}{kernel}  // {call}\n}}",
+        f"{header}{kernel}\n  /* as others do:\n  {call}\n  */}}",
+        f"{header}{kernel} dont_{call[4:]} }}",
+        f"{kernel} // {wait}\n}}",
+        f"{header}{kernel}\n/* {wait} */}}",
+    ):
+        (own / "simt.cu.j2").write_text(never)
+        with pytest.raises(InputError, match=r"simt\.cu\.j2: never waits for earlier grids"):
+            render(space, config, signature, "sm_90a", [folder])
+    for waiting in (
+        f"{header}{kernel} {call} }}",
+        f"{header}{kernel}\n  {call}\n}}",
+        f"{header}{kernel}\n  if (true) {call}  // once\n}}",
+        f"{header}{kernel}\n  /* first */ {call.replace('(', ' (')}\n}}",
+        f"{kernel} {wait} }}",
+        f"{header}{kernel} {wait} }}",
+    ):
+        (own / "simt.cu.j2").write_text(waiting)
+        assert render(space, config, signature, "sm_90a", [folder]).text
+
+
+@pytest.mark.parametrize(("programmatic", "refused"), [("0", False), ("False", False), ("1", True), ("m > 8", True)])
+def test_a_template_need_not_wait_where_no_grid_starts_early(folder: Path, programmatic: str, refused: bool) -> None:
+    own = folder / "gemm"
+    own.mkdir()
+    (own / "simt.cu.j2").write_text('extern "C" __global__ void kt_gemm() {}\n')
+    (space,) = [space for space in SPACES if space.family == "simt"]
+    launches = tuple(replace(rule, programmatic=parse(programmatic)) for rule in space.launches)
+    space = replace(space, launches=launches)
+    config, signature = space.config(dict(space.default)), Problem(8, 8, 8).signature
+    if refused:
+        with pytest.raises(InputError, match="never waits"):
+            render(space, config, signature, "sm_90a", [folder])
+    else:
+        assert render(space, config, signature, "sm_90a", [folder]).text

@@ -145,6 +145,9 @@ def test_alias_bomb_is_read_in_linear_time(read: Any) -> None:
     [
         ("a: [1, 2\n", "f.yaml:2:1:", "begins in line 1"),
         ("rows:\n  - {m: 1 n: 2}\n", "f.yaml:2:12:", "not valid YAML"),
+        ("rows:\n  - {m: 1, n: 2\n", "f.yaml:3:1:", "not valid YAML: while parsing a flow mapping"),
+        ("rows:\n  - {m: 1, n: 2", "f.yaml:", "not valid YAML: while parsing a flow mapping"),
+        ("rows: [1, 2\n", "f.yaml:2:1:", "not valid YAML: while parsing a flow sequence"),
         ("rows:\n\t- 1\n", "f.yaml:2:1:", "cannot start any token"),
         ("a: b: c\n", "f.yaml:1:5:", "mapping values"),
         ("a: 1\n---\nb: 2\n", "f.yaml:2:1:", "single document"),
