@@ -23,6 +23,7 @@ SCHEMA = "kt.bench/1"
 def gemm(
     shapes: options.Shapes,
     dtype: options.DtypeOverride = None,
+    ranges: options.Ranges = None,
     device: options.Device = "local",
     space: options.Space = None,
     templates: options.Templates = None,
@@ -44,7 +45,7 @@ def gemm(
     from kt.tuner.request import TuneRequest
 
     inputs.check_streams(output, as_json=as_json)
-    problems = inputs.read_shapes(shapes, dtype)
+    problems = inputs.read_shapes(shapes, dtype, ranges)
     spaces = inputs.read_spaces(space, problems)
     folders, libraries = inputs.check_templates(spaces, templates), inputs.read_peers(peers)
     check_target(output, cache_dir, files_read(shapes, space, spaces, folders))

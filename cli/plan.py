@@ -29,6 +29,7 @@ STANDARD = 4096  # m, n and k of the problem that stands in where no shapes are 
 def gemm(
     shapes: options.OptionalShapes = None,
     dtype: options.DtypeOverride = None,
+    ranges: options.Ranges = None,
     device: options.Device = "auto",
     space: options.Space = None,
     templates: options.Templates = None,
@@ -62,7 +63,8 @@ def gemm(
     from kt.tuner.plan import plan
     from kt.tuner.request import TuneRequest
 
-    problems = inputs.read_shapes(shapes, dtype) if shapes else None
+    inputs.check_ranges(ranges, shapes)
+    problems = inputs.read_shapes(shapes, dtype, ranges) if shapes else None
     spaces = inputs.read_spaces(space, problems or [])
     limit, folders = inputs.read_budget(budget), inputs.check_templates(spaces, templates)
     request = TuneRequest(

@@ -29,6 +29,7 @@ SCHEMA = "kt.cache/1"
 def show_cache(
     shapes: options.OptionalShapes = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
+    ranges: options.Ranges = None,
     layout: Annotated[str | None, typer.Option(metavar="LAYOUT", help="Only this layout: nn, nt, tn or tt.")] = None,
     device_filter: options.DeviceFilter = None,
     family: Annotated[str | None, typer.Option(metavar="NAME", help="Only winners of this kernel family.")] = None,
@@ -58,7 +59,8 @@ def show_cache(
         selected_shapes,
     )
 
-    problems = selected_shapes(shapes, dtype=dtype, layout=layout) if shapes else None
+    inputs.check_ranges(ranges, shapes)
+    problems = selected_shapes(shapes, dtype=dtype, layout=layout, ranges=ranges) if shapes else None
     spaces = current_spaces(space)
     sources = digests(spaces, inputs.check_folders(templates))
     keep = entry_filter(dtype=dtype, layout=layout, device=device_filter, family=family, states=state)

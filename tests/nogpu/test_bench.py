@@ -239,6 +239,11 @@ def test_the_command_names_missing_winners(bench_command: Callable[..., Any], tm
     assert json.loads(target.read_text())["schema"] == "kt.bench/1"
 
 
+def test_the_command_times_the_sizes_of_a_range(bench_command: Callable[..., Any]) -> None:
+    """As `kt tune --range` has tuned them, in place of the file's."""
+    assert "fp32 nn 33x64x64: no measured winner" in bench_command("64", "--range", "m=33:33").err
+
+
 def test_a_modelled_device_cannot_be_benched(kt: Command, no_gpu: None, tmp_path: Path) -> None:
     """A bench measures: a model is no GPU, exit 4, and no model is offered in place of a GPU."""
     (tmp_path / "shapes.yaml").write_text("shapes: [{m: 4, n: 4, k: 4}]\n")

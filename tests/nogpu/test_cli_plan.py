@@ -267,3 +267,11 @@ def test_a_strategy_that_a_model_cannot_have_is_told(
     assert outcome.code == 0
     assert "strategy random without effect: nothing is measured" in outcome.err
     assert "without effect" not in kt(command, *options).err
+
+
+def test_a_range_is_planned_as_it_is_tuned(kt: Command, shapes: Path, small_family: tuple[str, ...]) -> None:
+    """`--range` replaces the file's sizes, as for `kt tune`; without a file there is nothing to replace."""
+    outcome = kt("plan", "gemm", "--shapes", shapes, "--range", "m=1:64:3", *small_family, "--json")
+    assert [shape["problem"]["m"] for shape in outcome.json["shapes"]] == [2, 4, 8, 16, 32, 64]
+    refused = kt("plan", "gemm", "--range", "m=1:64:3")
+    assert (refused.code, "--range is for the shapes of a file" in refused.err) == (2, True)
