@@ -10,7 +10,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.outcome import note, teller
-from kt.errors import InputError, KtError, NoValidConfiguration, OptionError, OutOfDate
+from kt.errors import InputError, KtError, OptionError, OutOfDate, ShapesMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +83,7 @@ def _one(selection: Selection, asked: str) -> Entry:
     """The one winner that was asked for.
 
     Raises:
-        NoValidConfiguration: there is none.
+        ShapesMissing: there is none.
         OutOfDate: it is stale.
         InputError: several have that name.
     """
@@ -105,7 +105,7 @@ def _one(selection: Selection, asked: str) -> Entry:
     hint = (
         "--predicted takes what only the model ranked" if "predicted" in states else "`kt show-cache` lists the shapes"
     )
-    raise NoValidConfiguration(f"the cache has no winner for {asked}", hint=hint)
+    raise ShapesMissing(f"the cache has no winner for {asked}", hint=hint)
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.outcome import note, teller
-from kt.errors import KtError, NoUsableGpu, NoValidConfiguration
+from kt.errors import KtError, NoUsableGpu, ShapesMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def show_cache(
     """List the winners in the cache, or those of a file.
 
     With --shapes, the shapes of the file that have no measured winner of a finished search are listed too, with the
-    reason, and the exit code is 3 if there are any.
+    reason, and the exit code is 5 if there are any.
     """
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
@@ -167,7 +167,7 @@ def _lacking_error(lacking: Sequence[Missing], total: int, device: DeviceIdentit
     hint = f"kt tune gemm --shapes … measures what is missing{_where(device)}"
     if predicted:
         hint += "; kt export --predicted takes what the model ranked, too"
-    return NoValidConfiguration(
+    return ShapesMissing(
         f"{len(lacking)} of {total} shapes have no measured winner of a finished search{predicted}{unfinished}",
         hint=hint,
     )

@@ -157,7 +157,7 @@ def test_missing_shapes_are_listed(kt: Command, own_environment: Path, fresh: Co
     """Which shapes of a file have no winner can be read by a program, with the reason, and shows in the exit code."""
     _fill(own_environment, fresh(512), fresh(256, sources={"simt": "old"}))
     outcome = kt("show-cache", "--shapes", shapes, "--json")
-    assert outcome.code == 3
+    assert outcome.code == 5
     document = outcome.json
     assert document["shapes"] == 3
     missing = {item["problem"]["m"]: item["reason"] for item in document["missing"]}
@@ -174,7 +174,7 @@ def test_a_search_that_was_cut_short_is_no_finished_one(
     partial = {"complete": False, "tried": 12}
     _fill(own_environment, fresh(512), fresh(256, **partial), fresh(256, sources={"simt": "old"}), fresh(1, **partial))
     outcome = kt("show-cache", "--shapes", shapes, "--json")
-    assert outcome.code == 3
+    assert outcome.code == 5
     missing = {item["problem"]["m"]: item["reason"] for item in outcome.json["missing"]}
     assert missing == {256: "partial: 12 of 92 tried", 1: "partial: 12 of 92 tried"}
     listed = kt("show-cache", "--shapes", shapes)
@@ -206,7 +206,7 @@ def test_listing_names_missing_shapes_for_people(
     """Without --json the missing shapes are lines of a table."""
     _fill(own_environment, fresh(512))
     outcome = kt("show-cache", "--shapes", shapes)
-    assert outcome.code == 3
+    assert outcome.code == 5
     assert "fp32 nn 1x512x512    never tuned" in outcome.out
     assert "2 of 3 shapes have no measured winner of a finished search\n" in outcome.err
 
@@ -228,7 +228,7 @@ def test_a_shape_is_listed_once_and_the_hint_is_true_without_a_gpu(
     """What the model has ranked stands among the results, not again as missing; measuring it needs that GPU."""
     _fill(own_environment, *(fresh(m, predicted=True, method="model/1") for m in (512, 256)))
     outcome = kt("show-cache", "--shapes", shapes)
-    assert outcome.code == 3
+    assert outcome.code == 5
     assert [outcome.out.count(f" {m}x512x512 ") for m in (512, 256, 1)] == [1, 1, 1]
     assert "fp32 nn 1x512x512  never tuned" in outcome.out
     assert "3 of 3 shapes have no measured winner of a finished search; 2 only predicted\n" in outcome.err
@@ -294,7 +294,7 @@ def test_an_ambiguous_device_is_named_with_the_way_out(
         assert H200.label in outcome.err
     example = outcome.err.splitlines()[-1].partition("--device '")[2].rstrip("'")
     assert example in (H200.label, LESS.label)
-    assert kt("show-cache", "--shapes", shapes, "--device", example).code == 3
+    assert kt("show-cache", "--shapes", shapes, "--device", example).code == 5
 
 
 def test_what_is_left_out_of_an_export_is_told_apart_too(kt: Command, own_environment: Path, fresh: Command) -> None:
@@ -358,7 +358,7 @@ def test_an_export_that_lacks_shapes_says_what_would_help(
     assert "makes them" not in outcome.err
     _fill(own_environment, fresh(256, predicted=True, method="model/1"))
     outcome = kt("export", "--json", "--shapes", shapes)
-    assert outcome.code == 3
+    assert outcome.code == 5
     assert "hint: --predicted takes" in outcome.err
 
 
@@ -404,12 +404,12 @@ def test_export_leaves_out_what_is_stale_and_says_so(kt: Command, own_environmen
 def test_export_of_shapes_is_all_or_nothing(
     kt: Command, own_environment: Path, fresh: Command, shapes: Path, tmp_path: Path
 ) -> None:
-    """With --shapes, a shape without a winner means exit 3 and an untouched file."""
+    """With --shapes, a shape without a winner means exit 5 and an untouched file."""
     _fill(own_environment, fresh(512), fresh(256))
     target = tmp_path / "table.json"
     target.write_text("old")
     outcome = kt("export", "--json", "--shapes", shapes, "-o", target)
-    assert outcome.code == 3
+    assert outcome.code == 5
     assert "1x512x512" in outcome.err
     assert target.read_text() == "old"
     _fill(own_environment, fresh(1))

@@ -101,7 +101,7 @@ def test_a_closed_standard_output_is_one_message(arguments: str) -> None:
 def test_messages_never_get_into_the_data() -> None:
     """With standard error closed, messages go nowhere, and the exit code still tells."""
     done = _shell("kt export --json 2>&-")
-    assert (done.returncode, done.stdout) == (3, "")
+    assert (done.returncode, done.stdout) == (5, "")
 
 
 @pytest.mark.parametrize("variables", [{}, {"PYTHONIOENCODING": "utf-8:strict"}, {"PYTHONIOENCODING": "ascii"}])
