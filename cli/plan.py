@@ -43,11 +43,11 @@ def gemm(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="List also the constraints that reject nothing.")
+        bool, typer.Option("--verbose", "-v", help="List each constraint, what it rejects and why.")
     ] = False,
     progress: options.Progress = options.ProgressMode.auto,
 ) -> None:
-    """Show the search spaces, what is rejected and why, and about how long tuning would take.
+    """Show what would be tried, the best predicted candidates, and about how long tuning would take.
 
     Nothing is measured and no GPU is touched. Shapes whose winners are in the cache count as no work. Without --shapes,
     a square problem of each operand format stands in.
