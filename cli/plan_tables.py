@@ -68,7 +68,7 @@ def _answered(planned: Plan) -> str:
 
 def _shape_row(shape: ShapePlan) -> tuple[str, ...]:
     predicted = f"{shape.predicted_us:.1f}" if shape.predicted_us is not None else "-"
-    best = shape.best.label if shape.best else shape.failure
+    best = shape.best.label if shape.best else "no valid configuration"  # why is said at the end
     to_try = "in the cache" if shape.cached else str(shape.evaluations)
     figures = (str(shape.valid), to_try, predicted, f"{shape.floor.us:.1f}", shape.floor.bound)
     return (shape.problem.label, *figures, best)
