@@ -11,10 +11,9 @@ from typer.core import TyperCommand
 from kt.cli.origin import Context, placed
 from kt.cli.printable import printable
 from kt.errors import InputError, KtError
+from kt.interrupts import ended_by, exit_code
 
-__all__ = ["INTERRUPTED", "Command", "complain", "end", "ending", "interrupted", "note", "teller"]
-
-INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended: 128 + SIGINT
+__all__ = ["Command", "complain", "end", "ending", "interrupted", "note", "teller"]
 
 
 def note(text: str) -> None:
@@ -43,7 +42,7 @@ def end(code: int) -> None:
 
 @contextmanager
 def ending(context: Context) -> Iterator[None]:
-    """Ends a command: a `KtError` becomes one message, Ctrl-C is said in a word, anything else is a bug and shows."""
+    """Ends a command: a `KtError` becomes one message, Ctrl-C and SIGTERM are said in a word, anything else is a bug and shows."""
     try:
         yield
     except KtError as error:
@@ -54,9 +53,9 @@ def ending(context: Context) -> Iterator[None]:
 
 
 def interrupted() -> typer.Exit:
-    """Says that Ctrl-C ended the command; what to raise."""
-    note("interrupted")
-    return typer.Exit(INTERRUPTED)
+    """Says that Ctrl-C or SIGTERM ended the command; what to raise."""
+    note(ended_by())
+    return typer.Exit(exit_code())
 
 
 class Command(TyperCommand):

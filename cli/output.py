@@ -71,9 +71,7 @@ def print_table(
 def _without_silent(table: list[Sequence[str]]) -> list[Sequence[str]]:
     """The table without columns of sentences in which nothing is said."""
     places = [
-        place
-        for place, heading in enumerate(table[0])
-        if heading not in _LONG or any(row[place] for row in table[1:])
+        place for place, heading in enumerate(table[0]) if heading not in _LONG or any(row[place] for row in table[1:])
     ]
     return [[row[place] for place in places] for row in table]
 

@@ -107,7 +107,7 @@ class TuneResult:
             differs from it in numbers only (positions, sizes, limits) counts with it.
         compiled: compilations in this run (cubins from the cache not counted).
         seconds: wall-clock time.
-        interrupted: Ctrl-C ended it.
+        interrupted: Ctrl-C or SIGTERM ended it.
     """
 
     shapes: tuple[ShapeResult, ...]

@@ -184,9 +184,7 @@ def test_a_search_that_was_cut_short_is_no_finished_one(
     assert "2 of 3 shapes have no measured winner of a finished search; of 2 the search was cut short" in listed.err
 
 
-def test_the_sizes_of_a_range_are_looked_for(
-    kt: Command, own_environment: Path, fresh: Command, shapes: Path
-) -> None:
+def test_the_sizes_of_a_range_are_looked_for(kt: Command, own_environment: Path, fresh: Command, shapes: Path) -> None:
     """As `kt tune --range` has tuned them, in place of the file's."""
     _fill(own_environment, fresh(256))
     assert kt("show-cache", "--shapes", shapes, "--range", "m=256:256").code == 0

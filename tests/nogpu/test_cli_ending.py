@@ -143,6 +143,20 @@ def test_ctrl_c_while_kt_is_loaded(name: str) -> None:
     assert (done.returncode, done.stderr) == (130, "kt: interrupted\n")
 
 
+@pytest.mark.parametrize("name", ["kt.cli.main", "kt.cli.output"])
+def test_sigterm_is_told_and_has_its_own_code(name: str) -> None:
+    """As of `timeout` and of batch systems: the code that a shell reports for it, and a word."""
+    done = _import_fails(name, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "", 'cache", "path')
+    assert (done.returncode, done.stderr) == (143, "kt: ended by SIGTERM\n")
+
+
+def test_whoever_ignores_sigterm_goes_on_ignoring_it() -> None:
+    """It was set so by whoever started kt."""
+    ignored = "import os, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    done = _import_fails("kt.cli.output", "os.kill(os.getpid(), signal.SIGTERM)", ignored, 'cache", "path')
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 # Each line that is said brings another Ctrl-C.
 AGAIN = """
 import os, signal, sys
@@ -211,9 +225,7 @@ def test_the_script_begins_where_interrupts_are_told() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["scripts"] == {"kt": "kt.__main__:main"}
-    from kt.__main__ import INTERRUPTED, PACKAGES
-    from kt.cli import outcome
+    from kt.__main__ import PACKAGES
 
-    assert INTERRUPTED == outcome.INTERRUPTED
     names = {requirement.partition(">")[0].replace("pyyaml", "yaml") for requirement in project["dependencies"]}
     assert set(PACKAGES) == names
