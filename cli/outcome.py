@@ -42,7 +42,7 @@ def end(code: int) -> None:
 
 @contextmanager
 def ending(context: Context) -> Iterator[None]:
-    """Ends a command: a `KtError` becomes one message, an interrupt is said in a word, anything else is a bug and shows."""
+    """Ends a command: a `KtError` becomes one message, an interrupt one word, anything else is a bug and shows."""
     try:
         yield
     except KtError as error:

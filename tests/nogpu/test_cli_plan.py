@@ -180,7 +180,7 @@ def test_what_fails_for_one_shape_only_is_told_of_that_shape(
 def test_what_compiles_in_part_has_its_verdicts_beside_the_shapes(
     kt: Command, shapes: Path, narrow: tuple[str, ...]
 ) -> None:
-    """Some candidates that do not compile are no failure; the verdict is the second column, in sight, and they come last."""
+    """Some candidates that do not compile are no failure; the verdict is the second column; they come last."""
     _edit_template(narrow, "float sum = 0;", "float sum = 0{{ ';' if tile == 8 else '' }}")
     outcome = kt("plan", "gemm", "--compile", "--shapes", shapes, "--device", "model:a100", *narrow)
     assert outcome.code == 0

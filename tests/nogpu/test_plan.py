@@ -352,7 +352,8 @@ def test_what_takes_the_rest_of_several_families_is_told_once(space: SearchSpace
     total = math.prod(map(len, space.parameters.values())) * math.prod(map(len, space.runtime.values()))
     text = nothing_valid(Candidates(SQUARE, H200, [first, replace(first, family="other")]))
     assert text == (
-        f"none of {2 * total} configurations is valid: {total} of {space.family} and {total} of other by `m < 64` (mine)"
+        f"none of {2 * total} configurations is valid: "
+        f"{total} of {space.family} and {total} of other by `m < 64` (mine)"
     )
     other = replace(first, family="other", constraints=(Constraint(parse("n < 64"), "yours"),))
     text = nothing_valid(Candidates(SQUARE, H200, [first, other]))
