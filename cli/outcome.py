@@ -13,7 +13,9 @@ from kt.cli.printable import printable
 from kt.errors import InputError, KtError
 from kt.interrupts import ended_by, exit_code
 
-__all__ = ["Command", "complain", "end", "ending", "interrupted", "note", "teller"]
+__all__ = ["Command", "complain", "end", "ending", "interrupted", "note", "teller", "words_of"]
+
+_WORDS = "kt.words"
 
 
 def note(text: str) -> None:
@@ -61,10 +63,20 @@ def interrupted() -> typer.Exit:
 class Command(TyperCommand):
     """A command of `kt`, which ends like all of them."""
 
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        ctx.meta[_WORDS] = list(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Context) -> Any:
         with ending(ctx):
             _check_standard_input(ctx.params)
             return super().invoke(ctx)
+
+
+def words_of(context: Context) -> list[str]:
+    """The words of the command line behind the command, as they were given."""
+    words: list[str] = context.meta.get(_WORDS, [])
+    return words
 
 
 def _check_standard_input(values: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kt.cli import options
+from kt.cli.figures import plural
 from kt.cli.outcome import note, teller
 from kt.errors import KtError, NoUsableGpu, ShapesMissing
 
@@ -80,7 +81,7 @@ def show_cache(
     else:
         _print_tables(found, lacking, verbose=verbose)
     if not quiet:
-        _say(warnings, "" if found or lacking else _nothing(len(stored), store.file))
+        _say(warnings, "" if found or lacking else _nothing(stored, store.file, by_device=device_filter is not None))
     if lacking:
         raise _lacking_error(lacking, len(problems or ()), device)
 
@@ -156,8 +157,15 @@ def _say(warnings: Sequence[str], text: str) -> None:
         note(text)
 
 
-def _nothing(stored: int, file: Path) -> str:
-    return f"none of the {stored} results in {file} match" if stored else f"no results in {file}"
+def _nothing(stored: Sequence[Entry], file: Path, *, by_device: bool) -> str:
+    """That nothing is listed; and where a device was asked for, which there are."""
+    from kt.devices.device import told_apart
+
+    if not stored:
+        return f"no results in {file}"
+    names = told_apart(entry.best.key.device for entry in stored)
+    there = f"; they are of {', '.join(dict.fromkeys(names.values()))}" if by_device else ""
+    return f"none of the {plural(len(stored), 'result')} in {file} match{there}"
 
 
 def _lacking_error(lacking: Sequence[Missing], total: int, device: DeviceIdentity | None) -> KtError:

@@ -247,6 +247,8 @@ def test_filters_that_fit_nothing_are_not_an_empty_cache(kt: Command, own_enviro
     err = kt("show-cache", "--layout", "tt").err
     assert "none of the 2 results in" in err
     assert "no results" not in err
+    assert "NVIDIA H200" not in err
+    assert kt("show-cache", "--device", "A100").err.endswith("match; they are of NVIDIA H200\n")
 
 
 def test_what_is_only_predicted_elsewhere_is_not_called_tuned(

@@ -49,6 +49,30 @@ def test_a_misspelt_command_line_is_one_message(
     assert lines[1] == f"hint: `{hint} --help` lists what there is"
 
 
+@pytest.mark.parametrize("command", [("tune", "gemm"), ("plan", "gemm"), ("show-cache",)])
+def test_a_shapes_file_without_its_option_is_told_with_it(kt: Command, command: tuple[str, ...]) -> None:
+    """The commonest slip; a file of another option is none."""
+    outcome = kt(*command, "my shapes.yaml", "--space", "space.yaml")
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[1] == "hint: give the shapes file with its option: --shapes 'my shapes.yaml'"
+    assert "--shapes" not in kt("tune", "gemm", "--space", "space.yaml").err.splitlines()[1]
+    assert "give the" not in kt(*command, "x.yaml", "--shapes", "y.yaml").err
+
+
+def test_a_variable_is_named_only_where_it_gave_the_value(kt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not beside an option that was given."""
+    assert "KT_JOBS" not in kt("plan", "gemm", "-j", "1000").err
+    monkeypatch.setenv("KT_JOBS", "1000")
+    assert kt("plan", "gemm").err.startswith("kt: error: KT_JOBS: ")
+
+
+def test_a_missing_choice_is_one_line(kt: Command) -> None:
+    """The option parser writes one choice a line."""
+    lines = kt("schema").err.splitlines()
+    assert lines[0] == "kt: error: missing argument 'name'. Choose from: shapes, space, table"
+    assert len(lines) == 2
+
+
 @pytest.mark.parametrize("group", [(), ("tune",), ("cache",)])
 def test_a_group_by_itself_shows_its_help(kt: Command, group: tuple[str, ...]) -> None:
     """Nothing was asked for: the help goes to standard error, exit 2."""
