@@ -81,6 +81,7 @@ def export(
         entries_of,
         entry_filter,
         judged_entries,
+        other_spaces,
         selected_shapes,
     )
     from kt.cli.depfile import plan_depfile
@@ -114,7 +115,7 @@ def export(
     check_target(output, cache_dir, read)
     dependencies = plan_depfile(depfile, depfile_target, output, [*read, database_path(folder)], cache_dir)
     with Store.open(folder, read_only=True, tell=teller(quiet=quiet)) as store:
-        found = judged_entries(store, sources, spaces)
+        found = judged_entries(store, sources, spaces, other_spaces(space, folders))
         if problems is not None:
             found = entries_of(found, problems)
         selection = select(filter(keep, found), partial=not complete, predicted=predicted)

@@ -46,7 +46,14 @@ def repro(
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
     from kt.cli import inputs
-    from kt.cli.cache_entries import current_spaces, digests, entry_filter, judged_entries, say_warnings
+    from kt.cli.cache_entries import (
+        current_spaces,
+        digests,
+        entry_filter,
+        judged_entries,
+        other_spaces,
+        say_warnings,
+    )
     from kt.cli.measurements import device_of
     from kt.export.repro import render_repro
 
@@ -54,9 +61,10 @@ def repro(
         raise OptionError("output", "is empty", hint="-o names the folder of the program, for example -o repro")
     spaces = current_spaces(space)
     folders = inputs.check_folders(templates)
+    others = other_spaces(space, folders)
     keep = _named(shape, entry_filter(device=device_filter))
     with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
-        found = [entry for entry in judged_entries(store, digests(spaces, folders), spaces) if keep(entry)]
+        found = [entry for entry in judged_entries(store, digests(spaces, folders), spaces, others) if keep(entry)]
         say_warnings(store, quiet=quiet)
     best = _one(select(found, predicted=predicted), " ".join(shape)).best
     device = device_of(best.key.device)

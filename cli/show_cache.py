@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kt.cache.entries import Entry
     from kt.cache.missing import Missing
     from kt.cache.store import Store
+    from kt.cache.validity import OtherSpaces
     from kt.devices.device import DeviceIdentity
     from kt.problems import Problem
 
@@ -57,23 +58,25 @@ def show_cache(
         entries_of,
         entry_filter,
         judged_entries,
+        other_spaces,
         selected_shapes,
     )
 
     inputs.check_ranges(ranges, shapes)
     problems = selected_shapes(shapes, dtype=dtype, layout=layout, ranges=ranges) if shapes else None
     spaces = current_spaces(space)
-    sources = digests(spaces, inputs.check_folders(templates))
+    folders = inputs.check_folders(templates)
+    sources, others = digests(spaces, folders), other_spaces(space, folders)
     keep = entry_filter(dtype=dtype, layout=layout, device=device_filter, family=family, states=state)
     with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
-        stored = judged_entries(store, sources, spaces)
+        stored = judged_entries(store, sources, spaces, others)
         check_family(family, {*spaces, *(entry.best.config.family for entry in stored)})
         found = [entry for entry in stored if keep(entry)]
         lacking: list[Missing] | None = None
         device: DeviceIdentity | None = None
         if problems is not None:
             of_device = filter(entry_filter(device=device_filter), stored)
-            lacking, device = _missing(store, problems, found or list(of_device), sources, device_filter)
+            lacking, device = _missing(store, problems, found or list(of_device), sources, others, device_filter)
             found = entries_of(found, problems)
         warnings = [str(warning) for warning in store.warnings]
     if as_json:
@@ -87,7 +90,12 @@ def show_cache(
 
 
 def _missing(
-    store: Store, problems: Sequence[Problem], found: Sequence[Entry], sources: dict[str, str], asked: str | None
+    store: Store,
+    problems: Sequence[Problem],
+    found: Sequence[Entry],
+    sources: dict[str, str],
+    others: OtherSpaces,
+    asked: str | None,
 ) -> tuple[list[Missing], DeviceIdentity | None]:
     """The shapes without a winner, and the device that they were looked up for, if anything says which."""
     from kt.cache.key import problem_digest
@@ -100,7 +108,8 @@ def _missing(
         unreadable = unreadable_problems(store)
         reasons = [UNREADABLE if problem_digest(problem) in unreadable else NEVER for problem in problems]
         return list(map(Missing, problems, reasons)), None
-    return missing(store, problems, device, sources, method=METHOD_LABEL, partial=False), device
+    lacking = missing(store, problems, device, sources, method=METHOD_LABEL, partial=False, other_spaces=others)
+    return lacking, device
 
 
 def _print_document(

@@ -74,7 +74,17 @@ def gemm(
     check_target(output, cache_dir, read)
     dependencies = plan_depfile(depfile, depfile_target, output, read, cache_dir)
     request = TuneRequest(
-        problems, spaces, select_device(device), strategy.value, limit, seed, folders, libraries, jobs, retune=retune
+        problems,
+        spaces,
+        select_device(device),
+        strategy.value,
+        limit,
+        seed,
+        folders,
+        libraries,
+        jobs,
+        retune=retune,
+        space=space.name if space else "",
     )
     if not quiet:
         _say_beforehand(request)

@@ -40,6 +40,7 @@ class TuneRequest:
         compilers: compiler processes; 0 means one per core.
         compile_limit_s: seconds after which one compilation is ended.
         retune: measure again although the cache has a valid winner.
+        space: name of the file that the spaces come from, for the record; "" for the built-in ones.
     """
 
     problems: Sequence[Problem]
@@ -53,6 +54,7 @@ class TuneRequest:
     compilers: int = 0
     compile_limit_s: float = 30.0
     retune: bool = False
+    space: str = ""
 
     @cached_property
     def sources(self) -> dict[str, str]:

@@ -561,3 +561,43 @@ def test_a_command_that_waits_says_so(
         f"kt: waiting at most 60 s for process {process.pid}: the cache {own_environment / 'kt.sqlite3'} is in use\n"
     )
     assert outcome.err == ("" if quiet else waiting)
+
+
+def test_a_winner_of_another_space_is_not_stale(
+    kt: Command, own_environment: Path, small_family: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Nothing has changed, the command was told of another space: it is called so, not used, and not pruned."""
+    (tmp_path / "one.yaml").write_text("shapes: [{m: 64, n: 64, k: 64}]\n")
+    narrow = tmp_path / "narrow.yaml"
+    narrow.write_text(Path(small_family[1]).read_text().replace("tile: [8, 16]", "tile: [8]"))
+    templates = small_family[2:]
+    tune = ("tune", "gemm", "--device", "model:h200", "--shapes", tmp_path / "one.yaml", *templates)
+    assert kt(*tune, "--space", narrow).code == 0
+
+    def states(*options: object) -> list[tuple[str, str]]:
+        return [(one["state"], one["reason"]) for one in kt("show-cache", "--json", *options).json["entries"]]
+
+    assert states(*templates, "--space", narrow) == [("predicted", "")]
+    other = ("other-space", "tuned with --space narrow.yaml")
+    assert states() == [other]
+    assert states(*small_family) == [other]
+    listed = kt("show-cache", "--shapes", tmp_path / "one.yaml", *small_family, "--json").json
+    assert [one["reason"] for one in listed["missing"]] == [": ".join(other)]
+    assert kt("export", "--json", "--predicted", *small_family).code == 5
+    for options in ((), small_family):
+        assert kt("cache", "prune", "--stale", *options, "--json").json["winners"] == 0
+    narrow.write_text(narrow.read_text().replace("tile: [8]", "tile: [8, 32]"))
+    assert states(*templates, "--space", narrow)[0][0] == "stale", "this one has changed"
+    assert kt("cache", "prune", "--stale", *templates, "--space", narrow, "--json").json["winners"] == 1
+
+
+def test_a_winner_of_the_built_in_spaces_is_not_stale_for_another(
+    kt: Command, own_environment: Path, fresh: Command, tmp_path: Path
+) -> None:
+    """The reverse; but one that the built-in spaces have left behind is stale whatever is asked."""
+    narrow = tmp_path / "narrow.yaml"
+    narrow.write_text("family: simt\nparameters: {tile_m: [64]}\n")
+    _fill(own_environment, fresh(512), fresh(256, sources={"simt": "old"}))
+    found = kt("show-cache", "--space", narrow, "--json").json["entries"]
+    assert {one["problem"]["m"]: one["state"] for one in found} == {512: "other-space", 256: "stale"}
+    assert kt("cache", "prune", "--stale", "--space", narrow, "--json").json["winners"] == 1
