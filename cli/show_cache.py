@@ -9,6 +9,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.figures import plural
+from kt.cli.given import cache_option, repeated
 from kt.cli.outcome import note, teller
 from kt.errors import KtError, NoUsableGpu, ShapesMissing
 
@@ -86,7 +87,9 @@ def show_cache(
     if not quiet:
         _say(warnings, "" if found or lacking else _nothing(stored, store.file, by_device=device_filter is not None))
     if lacking:
-        raise _lacking_error(lacking, len(problems or ()), device)
+        command = "kt tune gemm" + repeated("--shapes", shapes) + repeated("--range", ranges)
+        command += repeated("--space", [space] if space else None) + repeated("--templates", templates)
+        raise _lacking_error(lacking, len(problems or ()), device, command + cache_option(cache_dir))
 
 
 def _missing(
@@ -177,13 +180,13 @@ def _nothing(stored: Sequence[Entry], file: Path, *, by_device: bool) -> str:
     return f"none of the {plural(len(stored), 'result')} in {file} match{there}"
 
 
-def _lacking_error(lacking: Sequence[Missing], total: int, device: DeviceIdentity | None) -> KtError:
+def _lacking_error(lacking: Sequence[Missing], total: int, device: DeviceIdentity | None, command: str) -> KtError:
     states = Counter(item.state for item in lacking)
     predicted = f"; {states['predicted']} only predicted" if states["predicted"] else ""
     unfinished = f"; of {states['partial']} the search was cut short" if states["partial"] else ""
-    hint = f"kt tune gemm --shapes … measures what is missing{_where(device)}"
+    hint = f"`{command}` measures what is missing{_where(device)}"
     if predicted:
-        hint += "; kt export --predicted takes what the model ranked, too"
+        hint += "; `kt export --predicted` takes what the model ranked, too"
     return ShapesMissing(
         f"{len(lacking)} of {total} shapes have no measured winner of a finished search{predicted}{unfinished}",
         hint=hint,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kt.cli import options
 from kt.cli.figures import plural
+from kt.cli.given import cache_option
 from kt.cli.outcome import end, note, teller
 from kt.errors import BudgetEnded, CacheError, KtError, NoValidConfiguration
 from kt.interrupts import ended_by, exit_code
@@ -235,11 +234,7 @@ def _partial_table(result: TuneResult, cache_dir: Path | None) -> str:
     if not found:
         return ""
     option = " --predicted" if any(measurement.predicted for measurement in found) else ""
-    named = cache_dir is not None and str(cache_dir) != os.environ.get(
-        "KT_CACHE_DIR"
-    )  # which the other command reads too
-    where = f" --cache-dir {shlex.quote(str(cache_dir))}" if named else ""
-    return f"; `kt export --json{option}{where}` writes all that the cache has"
+    return f"; `kt export --json{option}{cache_option(cache_dir)}` writes all that the cache has"
 
 
 def _is_whole(result: TuneResult) -> bool:

@@ -191,6 +191,15 @@ def test_the_sizes_of_a_range_are_looked_for(kt: Command, own_environment: Path,
     assert kt("show-cache", "--range", "m=256:256").code == 2
 
 
+def test_the_hint_can_be_typed_as_it_stands(kt: Command, shapes: Path, tmp_path: Path) -> None:
+    """With the options that were given, quoted; the cache of the variable needs none."""
+    options = ("--range", "m=8:8", "--cache-dir", tmp_path / "a cache")
+    outcome = kt("show-cache", "--shapes", shapes, *options)
+    command = f"kt tune gemm --shapes {shapes} --range m=8:8 --cache-dir '{tmp_path / 'a cache'}'"
+    assert f"hint: `{command}` measures what is missing" in outcome.err
+    assert f"hint: `kt tune gemm --shapes {shapes}` measures" in kt("show-cache", "--shapes", shapes).err
+
+
 def test_nothing_missing_is_exit_0(kt: Command, own_environment: Path, fresh: Command, shapes: Path) -> None:
     """A cache with a winner of every shape passes."""
     _fill(own_environment, fresh(512), fresh(256), fresh(1))
@@ -231,8 +240,8 @@ def test_a_shape_is_listed_once_and_the_hint_is_true_without_a_gpu(
     assert "fp32 nn 1x512x512  never tuned" in outcome.out
     assert "3 of 3 shapes have no measured winner of a finished search; 2 only predicted\n" in outcome.err
     assert (
-        "hint: kt tune gemm --shapes … measures what is missing, on a machine with NVIDIA H200; "
-        "kt export --predicted takes what the model ranked, too\n"
+        f"hint: `kt tune gemm --shapes {shapes}` measures what is missing, on a machine with NVIDIA H200; "
+        "`kt export --predicted` takes what the model ranked, too\n"
     ) in outcome.err
     assert {item["problem"]["m"] for item in kt("show-cache", "--shapes", shapes, "--json").json["missing"]} == {
         512, 256, 1,
