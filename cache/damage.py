@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kt.cache.connection import connect, is_damage
-from kt.cache.location import ELSEWHERE
+from kt.cache.location import DATABASE_NAME, ELSEWHERE
 from kt.cache.schema import SCHEMA, check_tables, file_kind
 from kt.cache.waiting import Tell, Waiting, holders
 from kt.errors import CacheError
@@ -36,7 +36,7 @@ def refuse_other_formats(file: Path) -> None:
     if not (_MAGIC.startswith(start) or start == bytes(len(start))):
         raise CacheError(
             f"{file} is not a kt cache: it is no SQLite database. It was left as it is",
-            hint=f"move it away, or {ELSEWHERE}",
+            hint=f"move it away, or {ELSEWHERE}" if file.name == DATABASE_NAME else f"a cache is a folder: {ELSEWHERE}",
         )
 
 

@@ -8,13 +8,13 @@ from kt.cache.key import problem_digest
 from kt.cache.ranking import choose, listing_order, rank
 from kt.cache.records import BestConfig
 from kt.cache.store import Store
-from kt.cache.validity import changed_since
+from kt.cache.validity import OtherSpaces, changed_since
 from kt.devices.device import DeviceIdentity
 from kt.problems import Problem
 
 __all__ = ["Entry", "Selection", "State", "entries", "lookup", "select"]
 
-State = Literal["valid", "stale", "partial", "predicted"]
+State = Literal["valid", "stale", "partial", "predicted", "other-space"]
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,9 @@ class Entry:
 
     Attributes:
         best: the winner.
-        state: "stale" if what it was made from has changed (it is never served); "predicted" if its time is the
-            model's; "partial" if its search did not end by itself; else "valid".
+        state: "stale" if what it was made from has changed, "other-space" if it is of another `--space` than
+            what is asked about (neither is served); "predicted" if its time is the model's; "partial" if its search did
+            not end by itself; else "valid".
         reason: for people: why it is stale, how far a partial search came; "" for a valid one.
         id: its row, for `Store.remove`.
         digest: digest of its key.
@@ -43,28 +44,36 @@ def entries(
     *,
     method: str | None = None,
     toolchain: str | None = None,
+    other_spaces: OtherSpaces | None = None,
 ) -> list[Entry]:
     """Every stored winner in listing order. What cannot be read is named in `store.warnings`.
 
     Args:
         current_sources: family to digest as they are today; None leaves staleness unjudged.
         method, toolchain: labels of today, for measured winners; None leaves them unjudged.
+        other_spaces: tells what is of another space; None takes it for stale.
     """
     found = []
     for row in store.stored():
-        state, reason = _state(row.best, current_sources, method, toolchain)
+        state, reason = _state(row.best, current_sources, method, toolchain, other_spaces)
         found.append(Entry(row.best, state, reason, row.id, row.digest))
     return sorted(found, key=lambda entry: listing_order(entry.best))
 
 
 def _state(
-    best: BestConfig, current: Mapping[str, str] | None, method: str | None, toolchain: str | None
+    best: BestConfig,
+    current: Mapping[str, str] | None,
+    method: str | None,
+    toolchain: str | None,
+    other_spaces: OtherSpaces | None,
 ) -> tuple[State, str]:
     progress = "" if best.complete else f"{best.tried} of {best.total} tried"
     reasons = [changed_since(best, current) if current is not None else ""]
     if not best.measurement.predicted:
         reasons += [_relabelled("method", best.key.method, method)]
         reasons += [_relabelled("toolchain", best.key.toolchain, toolchain)]
+    if reasons[0] and not any(reasons[1:]) and other_spaces and (other := other_spaces.reason(best)):
+        return "other-space", other
     if any(reasons):
         return "stale", "; ".join(reason for reason in reasons if reason)
     if best.measurement.predicted:

@@ -8,7 +8,7 @@ from kt.cache.key import problem_digest
 from kt.cache.ranking import rank
 from kt.cache.records import BestConfig
 from kt.cache.store import Store
-from kt.cache.validity import serves
+from kt.cache.validity import OtherSpaces, serves
 from kt.devices.device import DeviceIdentity
 from kt.problems import Problem
 
@@ -32,8 +32,8 @@ UNREADABLE = "its entry cannot be read or used"
 class Missing:
     """A problem without a usable winner, and why: never tuned, stale, predicted, partial, or for another device.
 
-    `state`: of what there is on the device itself: stale, predicted, or partial (measured, but the search did not end
-    by itself); "" if there is nothing that can be read.
+    `state`: of what there is on the device itself: stale, other-space, predicted, or partial (measured, but the
+    search did not end by itself); "" if there is nothing that can be read.
     """
 
     problem: Problem
@@ -50,10 +50,11 @@ def missing(
     method: str | None = None,
     toolchain: str | None = None,
     partial: bool = True,
+    other_spaces: OtherSpaces | None = None,
 ) -> list[Missing]:
     """The problems, in their order, for which `select` finds nothing measured on exactly this device."""
     by_problem: dict[str, list[Entry]] = {}
-    for entry in entries(store, current_sources, method=method, toolchain=toolchain):
+    for entry in entries(store, current_sources, method=method, toolchain=toolchain, other_spaces=other_spaces):
         by_problem.setdefault(problem_digest(entry.best.key.problem), []).append(entry)
     lacking: list[tuple[Problem, list[Entry], list[Entry]]] = []
     for problem in problems:

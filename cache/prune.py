@@ -4,7 +4,7 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ from kt.cache.connection import translated
 from kt.cache.damage import alone, is_damaged, refuse_other_formats, set_aside_if_damaged
 from kt.cache.location import database_path
 from kt.cache.opening import open_for_reading
+from kt.cache.records import BestConfig
 from kt.cache.rows import CacheWarning, Stored, decode_key_row, decode_measurement_row
 from kt.cache.schema import MEASUREMENT_COLUMNS
 from kt.cache.store import Store
-from kt.cache.validity import changed_since
+from kt.cache.validity import OtherSpaces, changed_since
 from kt.cache.waiting import HANDLER_S, Tell, silent
 from kt.errors import InputError
 
@@ -29,6 +30,7 @@ class PruneRule:
 
     Attributes:
         stale: winners made from other sources than these (family to digest as they are today).
+        other_spaces: with `stale`, what is of another space than the one that is asked about stays.
         partial: winners of searches that did not end by themselves.
         failed: measurements that ended as a failure, so that they are tried again.
         predicted: what the model ranked and nothing measured.
@@ -42,6 +44,7 @@ class PruneRule:
     predicted: bool = False
     older_than: timedelta | None = None
     device: str = ""
+    other_spaces: OtherSpaces = field(default_factory=OtherSpaces)
 
     @property
     def takes_winners(self) -> bool:
@@ -155,12 +158,16 @@ def _takes_winner(rule: PruneRule, row: Stored) -> bool:
     best = row.best
     return (
         rule.takes_winners
-        and (rule.stale is None or changed_since(best, rule.stale) != "")
+        and (rule.stale is None or _is_stale(rule, rule.stale, best))
         and not (rule.partial and best.complete)
         and not (rule.predicted and not best.measurement.predicted)
         and row.made_at < rule.made_before
         and best.key.device.matches(rule.device)
     )
+
+
+def _is_stale(rule: PruneRule, sources: Mapping[str, str], best: BestConfig) -> bool:
+    return changed_since(best, sources) != "" and not rule.other_spaces.reason(best)
 
 
 def _keys(store: Store, rule: PruneRule) -> list[int]:

@@ -1,11 +1,14 @@
 """Whether a stored winner still answers the question: made from the sources of today, by the families asked for."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from kt.cache.records import BestConfig
 from kt.search_spaces.space import Config, SearchSpace
 
-__all__ = ["changed_since", "serves", "unfit"]
+__all__ = ["SPACE", "OtherSpaces", "changed_since", "serves", "unfit"]
+
+SPACE = "space"  # in a winner's provenance: the name of the file that `--space` has named
 
 
 def serves(sources: Mapping[str, str], family: str, asked: Mapping[str, str]) -> bool:
@@ -24,6 +27,28 @@ def changed_since(best: BestConfig, current: Mapping[str, str]) -> str:
     reasons = [f"template or space of {name} changed" for name in changed]
     reasons += [f"family {name} is not among the present ones" for name in unknown]
     return "; ".join(reasons)
+
+
+@dataclass(frozen=True)
+class OtherSpaces:
+    """Tells winners of a space that nobody has asked about from those of one that has changed.
+
+    Attributes:
+        asked: name of the file that `--space` names now; "" without it.
+        builtin: family to digest with the built-in spaces.
+    """
+
+    asked: str = ""
+    builtin: Mapping[str, str] = field(default_factory=dict)
+
+    def reason(self, best: BestConfig) -> str:
+        """Which space a winner that is not of the present sources is of, "" if it is of the one that is asked about."""
+        tuned_with = best.provenance.get(SPACE, "")
+        if tuned_with == self.asked:
+            return ""
+        if tuned_with:
+            return f"tuned with --space {tuned_with}"
+        return "" if changed_since(best, self.builtin) else "tuned without --space"
 
 
 def unfit(best: BestConfig, spaces: Mapping[str, SearchSpace], current: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kt.cli import options
 from kt.cli.figures import time_text
 from kt.cli.outcome import note, teller
-from kt.errors import NoUsableGpu, NoValidConfiguration
+from kt.errors import NoUsableGpu, NoValidConfiguration, ShapesMissing
 
 if TYPE_CHECKING:
     from kt.devices.device import Device
@@ -23,6 +23,7 @@ SCHEMA = "kt.bench/1"
 def gemm(
     shapes: options.Shapes,
     dtype: options.DtypeOverride = None,
+    ranges: options.Ranges = None,
     device: options.Device = "local",
     space: options.Space = None,
     templates: options.Templates = None,
@@ -35,7 +36,7 @@ def gemm(
     """Time the winners of a shapes file beside cuBLAS and the best of cuBLASLt, interleaved in one run.
 
     Ratios are the library's time divided by the winner's: above 1, the winner is faster. A shape that has no winner
-    is named, and the exit code is then 3; tune it first.
+    is named, and the exit code is then 5; tune it first.
     """
     from kt.cli import inputs
     from kt.cli.output import is_stdout, json_text, print_json
@@ -44,7 +45,7 @@ def gemm(
     from kt.tuner.request import TuneRequest
 
     inputs.check_streams(output, as_json=as_json)
-    problems = inputs.read_shapes(shapes, dtype)
+    problems = inputs.read_shapes(shapes, dtype, ranges)
     spaces = inputs.read_spaces(space, problems)
     folders, libraries = inputs.check_templates(spaces, templates), inputs.read_peers(peers)
     check_target(output, cache_dir, files_read(shapes, space, spaces, folders))
@@ -187,4 +188,6 @@ def _finish(report: BenchReport, output: str | None) -> None:
         note(f"{unwritten(output)}: some shapes have no time")
     lines = [f"{len(report.failures)} of {len(report.rows)} shapes were not timed"]
     lines += [f"  {row.problem.label}: {row.failure}" for row in report.failures]
-    raise NoValidConfiguration("\n".join(lines), hint="kt tune gemm with the same --shapes finds missing winners")
+    untuned = all(row.untuned for row in report.failures)
+    kind = ShapesMissing if untuned else NoValidConfiguration
+    raise kind("\n".join(lines), hint="kt tune gemm with the same --shapes finds missing winners")

@@ -114,8 +114,9 @@ def prune(
     At least one is needed. --unreadable, --damaged and --cubins each stand alone; the first two may be dry runs."""
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.prune import PruneRule
+    from kt.cache.validity import OtherSpaces
     from kt.cli import inputs
-    from kt.cli.cache_entries import current_sources, device_part
+    from kt.cli.cache_entries import current_sources, device_part, other_spaces
     from kt.errors import InputError
 
     alone = [name for name, given in (("unreadable", unreadable), ("damaged", damaged), ("cubins", cubins)) if given]
@@ -123,7 +124,8 @@ def prune(
     sources = current_sources(space, folders) if stale else None
     age: timedelta | None = inputs.read_age(older_than) if older_than else None
     part = device_part(device_filter) if device_filter is not None else ""
-    rule = PruneRule(sources, partial, failed, predicted, age, part)
+    others = other_spaces(space, folders) if stale else OtherSpaces()
+    rule = PruneRule(sources, partial, failed, predicted, age, part, others)
     if len(alone) > 1 or (alone and rule != PruneRule()) or (cubins and dry_run):
         raise InputError(f"--{alone[0]} stands alone", hint="run kt cache prune once for each of them")
     folder = cache_folder(cache_dir)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from kt.cache.entries import Entry
     from kt.cache.store import Store
+    from kt.cache.validity import OtherSpaces
     from kt.devices.device import DeviceIdentity
     from kt.problems import Problem
     from kt.search_spaces.space import SearchSpace
@@ -27,6 +28,7 @@ __all__ = [
     "entries_of",
     "entry_filter",
     "judged_entries",
+    "other_spaces",
     "say_warnings",
     "selected_shapes",
 ]
@@ -54,6 +56,13 @@ def digests(spaces: Mapping[str, SearchSpace], folders: tuple[Path, ...]) -> dic
     from kt.templates.digest import template_digest
 
     return {family: template_digest(item, folders) for family, item in spaces.items()}
+
+
+def other_spaces(space: Path | None, folders: tuple[Path, ...]) -> OtherSpaces:
+    """Tells winners of another space than the one that is asked about from stale ones."""
+    from kt.cache.validity import OtherSpaces
+
+    return OtherSpaces(space.name if space else "", current_sources(None, folders) if space else {})
 
 
 def device_part(text: str) -> str:
@@ -109,8 +118,10 @@ def _is_selector(text: str) -> bool:
     return text in ("local", "auto") or text.isdecimal() or text.startswith("model:")
 
 
-def judged_entries(store: Store, sources: dict[str, str], spaces: Mapping[str, SearchSpace]) -> list[Entry]:
-    """Every entry, with what is stale against today's sources and method marked so.
+def judged_entries(
+    store: Store, sources: dict[str, str], spaces: Mapping[str, SearchSpace], others: OtherSpaces
+) -> list[Entry]:
+    """Every entry, with what is stale against today's sources and method, or of another space, marked so.
 
     What says that it is of today's sources and is not of today's `spaces` is named in `store.warnings` only.
     """
@@ -118,7 +129,7 @@ def judged_entries(store: Store, sources: dict[str, str], spaces: Mapping[str, S
     from kt.tuner.method import METHOD_LABEL
 
     store.expect(spaces, sources)
-    return entries(store, sources, method=METHOD_LABEL)
+    return entries(store, sources, method=METHOD_LABEL, other_spaces=others)
 
 
 def entry_filter(

@@ -9,7 +9,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.outcome import note, teller
-from kt.errors import InputError, NoValidConfiguration
+from kt.errors import InputError, ShapesMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def export(
 
     One entry for each shape and device: measured before predicted, finished before unfinished, then the fastest. What
     is stale is left out and named. With --shapes only the shapes of the file, and if one has no winner nothing is
-    written and the exit code is 3. With --check nothing is written at all: it says whether every shape has a winner of
+    written and the exit code is 5. With --check nothing is written at all: it says whether every shape has a winner of
     today's sources, and with -o whether the file is what an export would write.
     """
     from kt.cache.entries import select
@@ -81,6 +81,7 @@ def export(
         entries_of,
         entry_filter,
         judged_entries,
+        other_spaces,
         selected_shapes,
     )
     from kt.cli.depfile import plan_depfile
@@ -115,7 +116,7 @@ def export(
         check_target(output, cache_dir, read)
     dependencies = plan_depfile(depfile, depfile_target, output, [*read, database_path(folder)], cache_dir)
     with Store.open(folder, read_only=True, tell=teller(quiet=quiet)) as store:
-        found = judged_entries(store, sources, spaces)
+        found = judged_entries(store, sources, spaces, other_spaces(space, folders))
         if problems is not None:
             found = entries_of(found, problems)
         selection = select(filter(keep, found), partial=not complete, predicted=predicted)
@@ -130,7 +131,7 @@ def export(
     if check and output is None:
         return
     if not bests and problems is None:
-        raise NoValidConfiguration("the cache has nothing to export", hint=_way(selection.passed_over))
+        raise ShapesMissing("the cache has nothing to export", hint=_way(selection.passed_over))
     if problems is not None:
         _require_all(problems, bests, selection.passed_over)
     silent = quiet or check
@@ -196,7 +197,7 @@ def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], passe
     if lacking:
         lines = [f"{len(lacking)} of {len(problems)} shapes have no winner to export"]
         lines += [f"  {problem.label}" for problem in lacking]
-        raise NoValidConfiguration("\n".join(lines), hint=_way(passed_over))
+        raise ShapesMissing("\n".join(lines), hint=_way(passed_over))
 
 
 def _table(bests: Sequence[BestConfig], one_format: str) -> str:
@@ -214,7 +215,7 @@ def _t4(tried: Sequence[Search], *, quiet: bool) -> str:
     if ranked and not quiet:
         note(f"left out: {ranked} predictions of the model: T4 has what ran")
     if not any(measurements for _, measurements in measured):
-        raise NoValidConfiguration(
+        raise ShapesMissing(
             "the cache has no measurement of today's kernels for these shapes",
             hint="predictions are none, and winners may have come without their measurements; --json has the winners",
         )

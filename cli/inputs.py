@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_folders",
+    "check_ranges",
     "check_space",
     "check_streams",
     "check_templates",
@@ -67,6 +68,12 @@ def read_ranged(
     files = [load_ranged(path, dtype=dtype, ranges=given) for path in dict.fromkeys(paths)]
     problems = dict.fromkeys(problem for found, _ in files for problem in found)
     return list(problems), [one for _, ranged in files for one in ranged]
+
+
+def check_ranges(ranges: Sequence[str] | None, shapes: Sequence[Path] | None) -> None:
+    """Raises InputError if there is a `--range` and no file whose sizes it could replace."""
+    if ranges and not shapes:
+        raise InputError("--range is for the shapes of a file", hint="give --shapes, as to kt tune")
 
 
 def _read_ranges(texts: Sequence[str]) -> dict[str, Range]:

@@ -22,7 +22,7 @@ SUMMARY = """Find the fastest configuration of a CUDA GEMM kernel for your shape
 Data goes to standard output and everything else to standard error.
 
 Exit codes: 0 ok, 1 failure, 2 usage or bad input file, 3 a shape has no valid configuration, 4 no usable GPU, 5 shapes
-are not tuned, 6 a check found something out of date, 130 interrupted.
+are not tuned, 6 a check found something out of date, 130 interrupted, 143 ended by SIGTERM.
 """
 ORDER = ("tune", "show-cache", "export", "repro", "plan", "bench", "doctor", "cache", "schema")
 

@@ -61,6 +61,7 @@ class StateName(StrEnum):
     partial = "partial"
     predicted = "predicted"
     stale = "stale"
+    other_space = "other-space"
 
 
 def _path(text: str) -> Path:

@@ -11,10 +11,11 @@ from typer.core import TyperCommand
 from kt.cli.origin import Context, placed
 from kt.cli.printable import printable
 from kt.errors import InputError, KtError
+from kt.interrupts import ended_by, exit_code
 
-__all__ = ["INTERRUPTED", "Command", "complain", "end", "ending", "interrupted", "note", "teller"]
+__all__ = ["Command", "complain", "end", "ending", "interrupted", "note", "teller", "words_of"]
 
-INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended: 128 + SIGINT
+_WORDS = "kt.words"
 
 
 def note(text: str) -> None:
@@ -43,7 +44,7 @@ def end(code: int) -> None:
 
 @contextmanager
 def ending(context: Context) -> Iterator[None]:
-    """Ends a command: a `KtError` becomes one message, Ctrl-C is said in a word, anything else is a bug and shows."""
+    """Ends a command: a `KtError` becomes one message, an interrupt one word, anything else is a bug and shows."""
     try:
         yield
     except KtError as error:
@@ -54,18 +55,28 @@ def ending(context: Context) -> Iterator[None]:
 
 
 def interrupted() -> typer.Exit:
-    """Says that Ctrl-C ended the command; what to raise."""
-    note("interrupted")
-    return typer.Exit(INTERRUPTED)
+    """Says that Ctrl-C or SIGTERM ended the command; what to raise."""
+    note(ended_by())
+    return typer.Exit(exit_code())
 
 
 class Command(TyperCommand):
     """A command of `kt`, which ends like all of them."""
 
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        ctx.meta[_WORDS] = list(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Context) -> Any:
         with ending(ctx):
             _check_standard_input(ctx.params)
             return super().invoke(ctx)
+
+
+def words_of(context: Context) -> list[str]:
+    """The words of the command line behind the command, as they were given."""
+    words: list[str] = context.meta.get(_WORDS, [])
+    return words
 
 
 def _check_standard_input(values: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from kt.cli.printable import printable_cell
 __all__ = ["is_stdout", "json_text", "print_json", "print_table", "unwritten"]
 
 # Columns of sentences: where a window is too narrow, they stand below their row.
-_LONG = frozenset({"best predicted", "configuration", "notes", "reason", "unless", "verdict", "why"})
+_LONG = frozenset({"best predicted", "configuration", "notes", "reason", "unless", "why"})
 _STYLES = {"heading": "1", "below": "2", "footer": "2"}  # of a terminal: bold, faint
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
@@ -57,14 +57,23 @@ def print_table(
     """
     from kt.cli.table_layout import aligned, fitted
 
-    table = [columns, *([printable_cell(cell) for cell in row] for row in rows)]
+    table = _without_silent([columns, *([printable_cell(cell) for cell in row] for row in rows)])
+    shown = table[0]
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         for line in fitted(table, left, width, long=_LONG, spare=spare):
             print(_styled(line.text, line.role))
     else:
-        for text in aligned(table, [name in left for name in columns]):
+        for text in aligned(table, [name in left for name in shown]):
             print(text)
+
+
+def _without_silent(table: list[Sequence[str]]) -> list[Sequence[str]]:
+    """The table without columns of sentences in which nothing is said."""
+    places = [
+        place for place, heading in enumerate(table[0]) if heading not in _LONG or any(row[place] for row in table[1:])
+    ]
+    return [[row[place] for place in places] for row in table]
 
 
 def _styled(text: str, role: str) -> str:

@@ -29,6 +29,7 @@ STANDARD = 4096  # m, n and k of the problem that stands in where no shapes are 
 def gemm(
     shapes: options.OptionalShapes = None,
     dtype: options.DtypeOverride = None,
+    ranges: options.Ranges = None,
     device: options.Device = "auto",
     space: options.Space = None,
     templates: options.Templates = None,
@@ -42,11 +43,11 @@ def gemm(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="List also the constraints that reject nothing.")
+        bool, typer.Option("--verbose", "-v", help="List each constraint, what it rejects and why.")
     ] = False,
     progress: options.Progress = options.ProgressMode.auto,
 ) -> None:
-    """Show the search spaces, what is rejected and why, and about how long tuning would take.
+    """Show what would be tried, the best predicted candidates, and about how long tuning would take.
 
     Nothing is measured and no GPU is touched. Shapes whose winners are in the cache count as no work. Without --shapes,
     a square problem of each operand format stands in.
@@ -62,7 +63,8 @@ def gemm(
     from kt.tuner.plan import plan
     from kt.tuner.request import TuneRequest
 
-    problems = inputs.read_shapes(shapes, dtype) if shapes else None
+    inputs.check_ranges(ranges, shapes)
+    problems = inputs.read_shapes(shapes, dtype, ranges) if shapes else None
     spaces = inputs.read_spaces(space, problems or [])
     limit, folders = inputs.read_budget(budget), inputs.check_templates(spaces, templates)
     request = TuneRequest(

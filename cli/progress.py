@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from kt.cli.figures import rate_text, time_text
+from kt.cli.figures import plural, rate_text, time_text
 from kt.cli.options import ProgressMode
 from kt.cli.outcome import note
 from kt.cli.printable import printable
@@ -116,7 +116,11 @@ class LineProgress(_Warnings):
 
     def run_started(self, shapes: int, cached: int) -> None:
         self._shapes, self._finished = shapes, cached
-        note(f"{shapes} shapes to tune" if not cached else f"{shapes} shapes, {cached} of them in the cache")
+        note(
+            f"{plural(shapes, 'shape')}, {cached} of them in the cache"
+            if cached
+            else f"{plural(shapes, 'shape')} to tune"
+        )
 
     def candidate_done(self, problem: Problem, config: Config, measurement: Measurement) -> None:
         self._candidates[problem] += 1
@@ -126,7 +130,7 @@ class LineProgress(_Warnings):
     def shape_finished(self, problem: Problem, best: BestConfig | None, failure: str) -> None:
         self._finished += 1
         count = self._candidates.pop(problem, 0)
-        tried = f", {count} candidates in this run" if count else ""
+        tried = f", {plural(count, 'candidate')} in this run" if count else ""
         note(f"[{self._finished}/{self._shapes}] {finished_text(problem, best, failure)}{tried}")
 
     def compared(self, done: int, total: int, better: BestConfig | None) -> None:

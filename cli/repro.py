@@ -10,7 +10,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.outcome import note, teller
-from kt.errors import InputError, KtError, NoValidConfiguration, OptionError, OutOfDate
+from kt.errors import InputError, KtError, OptionError, OutOfDate, ShapesMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,14 @@ def repro(
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
     from kt.cli import inputs
-    from kt.cli.cache_entries import current_spaces, digests, entry_filter, judged_entries, say_warnings
+    from kt.cli.cache_entries import (
+        current_spaces,
+        digests,
+        entry_filter,
+        judged_entries,
+        other_spaces,
+        say_warnings,
+    )
     from kt.cli.measurements import device_of
     from kt.export.repro import render_repro
 
@@ -54,9 +61,10 @@ def repro(
         raise OptionError("output", "is empty", hint="-o names the folder of the program, for example -o repro")
     spaces = current_spaces(space)
     folders = inputs.check_folders(templates)
+    others = other_spaces(space, folders)
     keep = _named(shape, entry_filter(device=device_filter))
     with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
-        found = [entry for entry in judged_entries(store, digests(spaces, folders), spaces) if keep(entry)]
+        found = [entry for entry in judged_entries(store, digests(spaces, folders), spaces, others) if keep(entry)]
         say_warnings(store, quiet=quiet)
     best = _one(select(found, predicted=predicted), " ".join(shape)).best
     device = device_of(best.key.device)
@@ -83,7 +91,7 @@ def _one(selection: Selection, asked: str) -> Entry:
     """The one winner that was asked for.
 
     Raises:
-        NoValidConfiguration: there is none.
+        ShapesMissing: there is none.
         OutOfDate: it is stale.
         InputError: several have that name.
     """
@@ -105,7 +113,7 @@ def _one(selection: Selection, asked: str) -> Entry:
     hint = (
         "--predicted takes what only the model ranked" if "predicted" in states else "`kt show-cache` lists the shapes"
     )
-    raise NoValidConfiguration(f"the cache has no winner for {asked}", hint=hint)
+    raise ShapesMissing(f"the cache has no winner for {asked}", hint=hint)
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

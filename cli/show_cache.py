@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kt.cli import options
+from kt.cli.figures import plural
+from kt.cli.given import cache_option, repeated
 from kt.cli.outcome import note, teller
-from kt.errors import KtError, NoUsableGpu, NoValidConfiguration
+from kt.errors import KtError, NoUsableGpu, ShapesMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from kt.cache.entries import Entry
     from kt.cache.missing import Missing
     from kt.cache.store import Store
+    from kt.cache.validity import OtherSpaces
     from kt.devices.device import DeviceIdentity
     from kt.problems import Problem
 
@@ -29,6 +32,7 @@ SCHEMA = "kt.cache/1"
 def show_cache(
     shapes: options.OptionalShapes = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="Only this operand format.")] = None,
+    ranges: options.Ranges = None,
     layout: Annotated[str | None, typer.Option(metavar="LAYOUT", help="Only this layout: nn, nt, tn or tt.")] = None,
     device_filter: options.DeviceFilter = None,
     family: Annotated[str | None, typer.Option(metavar="NAME", help="Only winners of this kernel family.")] = None,
@@ -43,7 +47,7 @@ def show_cache(
     """List the winners in the cache, or those of a file.
 
     With --shapes, the shapes of the file that have no measured winner of a finished search are listed too, with the
-    reason, and the exit code is 3 if there are any.
+    reason, and the exit code is 5 if there are any.
     """
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
@@ -55,22 +59,25 @@ def show_cache(
         entries_of,
         entry_filter,
         judged_entries,
+        other_spaces,
         selected_shapes,
     )
 
-    problems = selected_shapes(shapes, dtype=dtype, layout=layout) if shapes else None
+    inputs.check_ranges(ranges, shapes)
+    problems = selected_shapes(shapes, dtype=dtype, layout=layout, ranges=ranges) if shapes else None
     spaces = current_spaces(space)
-    sources = digests(spaces, inputs.check_folders(templates))
+    folders = inputs.check_folders(templates)
+    sources, others = digests(spaces, folders), other_spaces(space, folders)
     keep = entry_filter(dtype=dtype, layout=layout, device=device_filter, family=family, states=state)
     with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
-        stored = judged_entries(store, sources, spaces)
+        stored = judged_entries(store, sources, spaces, others)
         check_family(family, {*spaces, *(entry.best.config.family for entry in stored)})
         found = [entry for entry in stored if keep(entry)]
         lacking: list[Missing] | None = None
         device: DeviceIdentity | None = None
         if problems is not None:
             of_device = filter(entry_filter(device=device_filter), stored)
-            lacking, device = _missing(store, problems, found or list(of_device), sources, device_filter)
+            lacking, device = _missing(store, problems, found or list(of_device), sources, others, device_filter)
             found = entries_of(found, problems)
         warnings = [str(warning) for warning in store.warnings]
     if as_json:
@@ -78,13 +85,20 @@ def show_cache(
     else:
         _print_tables(found, lacking, verbose=verbose)
     if not quiet:
-        _say(warnings, "" if found or lacking else _nothing(len(stored), store.file))
+        _say(warnings, "" if found or lacking else _nothing(stored, store.file, by_device=device_filter is not None))
     if lacking:
-        raise _lacking_error(lacking, len(problems or ()), device)
+        command = "kt tune gemm" + repeated("--shapes", shapes) + repeated("--range", ranges)
+        command += repeated("--space", [space] if space else None) + repeated("--templates", templates)
+        raise _lacking_error(lacking, len(problems or ()), device, command + cache_option(cache_dir))
 
 
 def _missing(
-    store: Store, problems: Sequence[Problem], found: Sequence[Entry], sources: dict[str, str], asked: str | None
+    store: Store,
+    problems: Sequence[Problem],
+    found: Sequence[Entry],
+    sources: dict[str, str],
+    others: OtherSpaces,
+    asked: str | None,
 ) -> tuple[list[Missing], DeviceIdentity | None]:
     """The shapes without a winner, and the device that they were looked up for, if anything says which."""
     from kt.cache.key import problem_digest
@@ -97,7 +111,8 @@ def _missing(
         unreadable = unreadable_problems(store)
         reasons = [UNREADABLE if problem_digest(problem) in unreadable else NEVER for problem in problems]
         return list(map(Missing, problems, reasons)), None
-    return missing(store, problems, device, sources, method=METHOD_LABEL, partial=False), device
+    lacking = missing(store, problems, device, sources, method=METHOD_LABEL, partial=False, other_spaces=others)
+    return lacking, device
 
 
 def _print_document(
@@ -154,18 +169,25 @@ def _say(warnings: Sequence[str], text: str) -> None:
         note(text)
 
 
-def _nothing(stored: int, file: Path) -> str:
-    return f"none of the {stored} results in {file} match" if stored else f"no results in {file}"
+def _nothing(stored: Sequence[Entry], file: Path, *, by_device: bool) -> str:
+    """That nothing is listed; and where a device was asked for, which there are."""
+    from kt.devices.device import told_apart
+
+    if not stored:
+        return f"no results in {file}"
+    names = told_apart(entry.best.key.device for entry in stored)
+    there = f"; they are of {', '.join(dict.fromkeys(names.values()))}" if by_device else ""
+    return f"none of the {plural(len(stored), 'result')} in {file} match{there}"
 
 
-def _lacking_error(lacking: Sequence[Missing], total: int, device: DeviceIdentity | None) -> KtError:
+def _lacking_error(lacking: Sequence[Missing], total: int, device: DeviceIdentity | None, command: str) -> KtError:
     states = Counter(item.state for item in lacking)
     predicted = f"; {states['predicted']} only predicted" if states["predicted"] else ""
     unfinished = f"; of {states['partial']} the search was cut short" if states["partial"] else ""
-    hint = f"kt tune gemm --shapes … measures what is missing{_where(device)}"
+    hint = f"`{command}` measures what is missing{_where(device)}"
     if predicted:
-        hint += "; kt export --predicted takes what the model ranked, too"
-    return NoValidConfiguration(
+        hint += "; `kt export --predicted` takes what the model ranked, too"
+    return ShapesMissing(
         f"{len(lacking)} of {total} shapes have no measured winner of a finished search{predicted}{unfinished}",
         hint=hint,
     )

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
-from kt.cli.outcome import INTERRUPTED, end, note, teller
+from kt.cli.figures import plural
+from kt.cli.given import cache_option
+from kt.cli.outcome import end, note, teller
 from kt.errors import BudgetEnded, CacheError, KtError, NoValidConfiguration
+from kt.interrupts import ended_by, exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from kt.cli.depfile import DepfilePlan
     from kt.tuner.request import ShapeResult, TuneRequest, TuneResult
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["gemm"]
 
 SCHEMA = "kt.tune/1"
+GO_ON = "the same command goes on from there, and gets further with a larger --budget"
 LISTED = 8  # shapes that a message names; the table and `--json` have all
 
 
@@ -68,7 +73,17 @@ def gemm(
     check_target(output, cache_dir, read)
     dependencies = plan_depfile(depfile, depfile_target, output, read, cache_dir)
     request = TuneRequest(
-        problems, spaces, select_device(device), strategy.value, limit, seed, folders, libraries, jobs, retune=retune
+        problems,
+        spaces,
+        select_device(device),
+        strategy.value,
+        limit,
+        seed,
+        folders,
+        libraries,
+        jobs,
+        retune=retune,
+        space=space.name if space else "",
     )
     if not quiet:
         _say_beforehand(request)
@@ -83,7 +98,7 @@ def gemm(
     _print(request, result, output=output, as_json=as_json, verbose=verbose)
     if not quiet:
         _summarise(result)
-    _finish(result, output, unwritten, store.failure)
+    _finish(result, output, unwritten, store.failure, cache_dir)
 
 
 def _say_beforehand(request: TuneRequest) -> None:
@@ -163,7 +178,7 @@ def _summarise(result: TuneResult) -> None:
     words = {"tuned": "tuned", "partial": "tuned in part", "cached": "from the cache"}
     words |= {"predicted": "ranked by the model", "failed": "failed", "untuned": "not tuned"}
     parts = [f"{outcomes[name]} {text}" for name, text in words.items() if outcomes[name]]
-    note(f"{', '.join(parts)}; {result.compiled} kernels compiled; {result.seconds:.1f} s")
+    note(f"{', '.join(parts)}; {plural(result.compiled, 'kernel')} compiled; {result.seconds:.1f} s")
     statuses = sum((Counter(shape.statuses) for shape in result.shapes), Counter[str]())
     failed = [f"{count} {_status_text(status)}" for status, count in statuses.most_common() if status != "ok"]
     if failed:
@@ -176,7 +191,13 @@ def _status_text(status: str) -> str:
     return "pruned (registers spill, or no launch fits)" if status == "pruned" else status.replace("_", " ")
 
 
-def _finish(result: TuneResult, output: str | None, unwritten: KtError | None, unsaved: CacheError | None) -> None:
+def _finish(
+    result: TuneResult,
+    output: str | None,
+    unwritten: KtError | None,
+    unsaved: CacheError | None,
+    cache_dir: Path | None,
+) -> None:
     """Say why there is no table if there is none, and end with the code for what the run lacks.
 
     Results that could not be saved go before all else: the other codes say that the next run goes on from the cache.
@@ -185,28 +206,35 @@ def _finish(result: TuneResult, output: str | None, unwritten: KtError | None, u
 
     without = [shape for shape in result.shapes if shape.best is None]
     if output is not None and not _is_whole(result):
-        note(f"{left_as(output)}, for the table is not whole{'' if unsaved else _partial_table(result)}")
+        note(f"{left_as(output)}, for the table is not whole{'' if unsaved else _partial_table(result, cache_dir)}")
     if unwritten is not None:
         raise unwritten
     if unsaved is not None:
         raise CacheError(f"not all results were saved: {unsaved.message}", hint=unsaved.hint)
     if result.interrupted:
-        note("interrupted; everything measured so far is in the cache, and the same command goes on from there")
-        end(INTERRUPTED)
+        note(f"{ended_by()}{_kept(result)}")
+        end(exit_code())
     failed = [shape for shape in without if not shape.untuned]
     if failed:
         raise NoValidConfiguration(_listing(failed, result, "have no valid configuration"))
     if without:
-        raise BudgetEnded(_listing(without, result, "were not tuned before the budget ended"), hint="raise --budget")
+        raise BudgetEnded(_listing(without, result, "were not tuned before the budget ended"), hint=GO_ON)
 
 
-def _partial_table(result: TuneResult) -> str:
-    """How to get the table of those shapes that have a result, if any has."""
+def _kept(result: TuneResult) -> str:
+    """What the cache has of a run that was interrupted: each candidate as it was done, with or without a winner."""
+    if not any(shape.statuses for shape in result.shapes):
+        return " before any candidate was done; the cache is as it was"
+    return "; the cache has every candidate that was done, and the same command goes on from there"
+
+
+def _partial_table(result: TuneResult, cache_dir: Path | None) -> str:
+    """How to get a table of what has a result, if any has; `--shapes` would ask for all of them."""
     found = [shape.best.measurement for shape in result.shapes if shape.best is not None]
     if not found:
         return ""
     option = " --predicted" if any(measurement.predicted for measurement in found) else ""
-    return f"; `kt export --json{option}` writes what there is"
+    return f"; `kt export --json{option}{cache_option(cache_dir)}` writes all that the cache has"
 
 
 def _is_whole(result: TuneResult) -> bool:

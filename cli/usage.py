@@ -1,12 +1,14 @@
 """A command line that cannot be understood: told in the form of every other failure, with exit code 2."""
 
+import re
+import shlex
 import sys
 
 import typer
 
 from kt.cli.options import NUMBERS
 from kt.cli.origin import source_of
-from kt.cli.outcome import complain
+from kt.cli.outcome import complain, words_of
 from kt.errors import InputError
 
 __all__ = ["UsageError", "usage_failure"]
@@ -14,6 +16,8 @@ __all__ = ["UsageError", "usage_failure"]
 # What the option parser raises has no public name in all versions of Typer; it is the base of one that has.
 UsageError: type[typer.BadParameter] = typer.BadParameter.__base__  # type: ignore[assignment]
 _PARSER_WORDS = "Value error, "
+_ENVIRONMENT = re.compile(r" \(env var: '\w+'\)")
+_FILE = re.compile(r"[^-].*\.ya?ml", re.IGNORECASE)
 
 
 def usage_failure(error: typer.BadParameter) -> int:
@@ -21,18 +25,30 @@ def usage_failure(error: typer.BadParameter) -> int:
     param = getattr(error, "param", None)
     if param is not None and param.name in NUMBERS:
         error.message = f"wanted is {NUMBERS[param.name]}"
-    text = error.format_message()
+    text = _ENVIRONMENT.sub("", error.format_message())  # told where it gave the value, and only then
     if text.startswith("Usage: "):
         print(text, file=sys.stderr)
     else:
         command = error.ctx.command_path if error.ctx else "kt"
         source = source_of(error.ctx, param) if error.ctx and param else ""
         said = f"{source}: {_plain(error.message)}" if source else _plain(text)
-        complain(InputError(said, hint=f"`{command} --help` lists what there is"))
+        complain(InputError(said, hint=_file_hint(error) or f"`{command} --help` lists what there is"))
     return InputError.exit_code
+
+
+def _file_hint(error: typer.BadParameter) -> str:
+    """How to give the shapes file that stands there without its option; "" if none does."""
+    if error.ctx is None or "--shapes" not in {name for one in error.ctx.command.params for name in one.opts}:
+        return ""
+    words = words_of(error.ctx)
+    if "--shapes" in words:
+        return ""
+    before = ["", *words]
+    named = [word for last, word in zip(before, words, strict=False) if _FILE.fullmatch(word) and last[:1] != "-"]
+    return f"give the shapes file with its option: --shapes {shlex.quote(named[0])}" if named else ""
 
 
 def _plain(text: str) -> str:
     """The parser's sentence as kt writes its own: no capital, no stop, no class of an error."""
-    text = text.replace(_PARSER_WORDS, "").rstrip(".")
+    text = " ".join(text.replace(_PARSER_WORDS, "").split()).rstrip(".")
     return text[:1].lower() + text[1:]

@@ -17,8 +17,21 @@ else:
     def __getattr__(name: str) -> object:
         """What runs kernels is imported when it is asked for: it takes CuPy, which the command line does without."""
         if name in ("calls", "gemm", "warmup"):
-            from kt.runtime import gemm as module
-
-            value = globals()[name] = getattr(module, name)  # found without this from now on
+            value = globals()[name] = _of_runtime(name)  # found without this from now on
             return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        """Also what is not imported yet: completion in a console goes by it."""
+        return sorted({*globals(), *__all__})
+
+    def _of_runtime(name: str) -> object:
+        from kt.runtime.without_cupy import lacks_cupy, refuser
+
+        try:
+            from kt.runtime import gemm as module
+        except ModuleNotFoundError as error:
+            if not lacks_cupy(error):
+                raise
+            return refuser(name)
+        return getattr(module, name)

@@ -9,7 +9,7 @@ of the command line. Anything that is not a `KtError` is a bug and surfaces as a
     ├─ NoValidConfiguration 3  some shape has no valid configuration
     ├─ NoUsableGpu          4  no usable GPU
     ├─ BudgetEnded          5  the budget ended with shapes untuned
-    ├─ ShapesMissing        5  a check found shapes that are not tuned
+    ├─ ShapesMissing        5  the cache has no winner of some shape: it is not tuned
     ├─ OutOfDate            6  a check found what no longer holds
     ├─ CacheError           1  the cache cannot be read or written
     └─ CompilerUnavailable  1  NVRTC or its headers are missing or do not fit
@@ -84,7 +84,7 @@ class BudgetEnded(KtError):
 
 
 class ShapesMissing(KtError):
-    """A check found shapes without a winner."""
+    """The cache has no winner that a command could take of some shape; whether it has a valid one is not known."""
 
     exit_code = 5
 

@@ -141,7 +141,9 @@ def read_yaml(path: Path | str, *, lenient: bool = False) -> Document:
         errors = [refusal.error for refusal in reader.refusals]
         raise joined(errors, f"{name}: {len(errors)} values cannot be read")
     if data is None:
-        raise InputError(f"{name}: the file is empty", hint="see docs/shapes-file.md and docs/search-spaces.md")
+        raise InputError(
+            f"{name}: the file is empty", hint="`kt schema shapes`, or `kt schema space`, tells what it may hold"
+        )
     return Document(data, name, tuple(reader.refusals), root)
 
 

@@ -101,7 +101,7 @@ def entries(document: Document, keys: Keys, value: Any, what: str) -> list[Any]:
     if not isinstance(value, list):
         raise fail(document, keys, f"is {describe(document, keys, value)}; it must be a list of {what}")
     if not value:
-        raise fail(document, keys, "is an empty list", f"list at least one of the {what}")
+        raise fail(document, keys, "is an empty list", "it must have at least one entry")
     return value
 
 

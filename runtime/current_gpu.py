@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kt.errors import InputError, KtError, NoUsableGpu
 from kt.tuner.cuda import CUDA_ERRORS, in_words, runtime
 
-__all__ = ["ordinal_of", "refusal"]
+if TYPE_CHECKING:
+    from kt.devices.device import Device
+
+__all__ = ["ordinal_of", "refusal", "usable_gpu"]
+
+HINT = "kt.gemm runs kernels, which takes a GPU; `kt doctor` says what is missing"
+
+
+def usable_gpu(ordinal: int) -> Device:
+    """The GPU of that number.
+
+    Raises:
+        NoUsableGpu: there is none; the way out of the command line, a model, is none here.
+    """
+    from kt.devices.local import local_device
+
+    try:
+        return local_device(ordinal)
+    except NoUsableGpu as error:
+        raise NoUsableGpu(error.message, hint=HINT) from None
 
 
 def ordinal_of(device: Any) -> int:
@@ -17,8 +36,6 @@ def ordinal_of(device: Any) -> int:
         InputError: it is no number.
         NoUsableGpu: there is no such GPU.
     """
-    from kt.devices.local import local_device
-
     if device is None:
         try:
             device = int(runtime.getDevice())
@@ -29,16 +46,14 @@ def ordinal_of(device: Any) -> int:
             f"device is {device!r}; it must be the number of a GPU, or None for the current one",
             hint="models have no GPU to load kernels on; kt doctor lists the GPUs",
         )
-    local_device(device)
+    usable_gpu(device)
     return device
 
 
 def refusal(error: Exception, ordinal: int) -> KtError:
     """The error to raise where CUDA refuses what comes before any kernel: mostly, there is no GPU that can be used."""
-    from kt.devices.local import local_device
-
     try:
-        local_device(ordinal)
+        usable_gpu(ordinal)
     except NoUsableGpu as reason:
         return reason
     return KtError(f"GPU {ordinal} cannot be used: {in_words(error)}", hint="kt doctor says what is missing")

@@ -42,6 +42,7 @@ class BenchRow:
         measurement: its time in this run, not the cache's.
         peers: library times of the same rounds in microseconds; peer_errors: why one is missing.
         failure: "" or why the shape was not timed.
+        untuned: that is because the cache has no winner.
     """
 
     problem: Problem
@@ -50,6 +51,7 @@ class BenchRow:
     peers: dict[str, float] = field(default_factory=dict)
     peer_errors: dict[str, str] = field(default_factory=dict)
     failure: str = ""
+    untuned: bool = False
 
     def ratio(self, peer: str) -> float | None:
         """The peer's time divided by the winner's: above one, the winner is faster."""
@@ -104,7 +106,7 @@ def bench(
     rows = []
     for problem, best in winners.items():
         if best is None:
-            row = BenchRow(problem, failure="no measured winner in the cache")
+            row = BenchRow(problem, failure="no measured winner in the cache", untuned=True)
         else:
             row = _row(request, worker, best, compilation.binaries[kernels[problem].job_digest])
         rows.append(row)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kt.devices.device import Device
     from kt.problems import Problem
-    from kt.search_spaces.enumeration import Enumeration
+    from kt.search_spaces.enumeration import Enumeration, Rejection
     from kt.search_spaces.space import Config, SearchSpace, Value
 
     Rows = npt.NDArray[np.int64]
@@ -221,13 +221,24 @@ def nothing_valid(candidates: Candidates) -> str:
     total = sum(found.total for found in candidates.enumerations)
     rejections = [row for found in candidates.enumerations for row in (*found.rejections, *found.problem_rejections)]
     worst = sorted((row for row in rejections if row.count), key=lambda row: -row.count)[:MOST_CAUSES]
-    last = [found.last_rejection for found in candidates.enumerations]
-    shown = [*(row for row in worst if row not in last), *(row for row in last if row)]
-    causes = "; ".join(
-        f"{'the last ' if row in last and len(shown) > 1 else ''}{row.count} by `{row.require}` ({row.reason})"
-        for row in shown
-    )
-    return f"none of {total} configurations is valid: {causes}"
+    last = {found.space.family: row for found in candidates.enumerations if (row := found.last_rejection)}
+    others = [f"{row.count} {_by(row)}" for row in worst if row not in last.values()]
+    counts = _counts_by_constraint(last)
+    word = "the last " if others or len(counts) > 1 else ""
+    deciding = [f"{word}{count} {by}" for by, count in counts.items()]
+    return f"none of {total} configurations is valid: {'; '.join((*others, *deciding))}"
+
+
+def _counts_by_constraint(last: Mapping[str, Rejection]) -> dict[str, str]:
+    """What takes the rest of several families is told once, with how many it takes of each."""
+    counts: dict[str, list[str]] = {}
+    for family, row in last.items():
+        counts.setdefault(_by(row), []).append(f"{row.count} of {family}" if len(last) > 1 else str(row.count))
+    return {by: " and ".join(found) for by, found in counts.items()}
+
+
+def _by(row: Rejection) -> str:
+    return f"by `{row.require}` ({row.reason})"
 
 
 def _structure(offered: Mapping[str, tuple[Value, ...]]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from kt.search_spaces.launch import derive, resolve
 from kt.tuner.model import predict_us
 from kt.tuner.occupancy import limiter, occupancy
 from kt.tuner.pruning import main_launch, prune, resources
+from kt.tuner.searches import COMPILED
 from kt.tuner.toolchain import check_target, toolchain
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PER_SHAPE", "CompiledConfig", "CompiledPlan", "compile_plan"]
 
-PER_SHAPE = 8  # candidates of a shape that are compiled, besides the defaults
+PER_SHAPE = COMPILED  # candidates of a shape, besides the defaults: those that a run on the model compiles
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class CompiledConfig:
         blocks_per_sm, occupancy: resident blocks of a multiprocessor, and its threads as a part of those it can hold.
         limiter: what keeps more blocks away.
         predicted_us: the model's time with these figures.
+        default: of its family.
         verdict: "" or why a run would not launch it; status: "ok", "pruned" or "compile_error".
     """
 
@@ -51,6 +53,7 @@ class CompiledConfig:
     occupancy: float = 0.0
     limiter: str = ""
     predicted_us: float | None = None
+    default: bool = False
     verdict: str = ""
     status: Status = "ok"
 
@@ -123,13 +126,13 @@ def _compiled(request: TuneRequest, asked: _Asked, binary: Binary) -> CompiledCo
     problem, device, config, launches = asked.problem, request.device, asked.config, asked.launches
     verdict = prune(binary, launches, device, keep_spills=asked.default)
     if verdict and verdict.status == "compile_error":
-        return CompiledConfig(problem, config, verdict=verdict.detail, status=verdict.status)
+        return CompiledConfig(problem, config, default=asked.default, verdict=verdict.detail, status=verdict.status)
     registers, spills, smem = resources(binary, launches)
     threads = main_launch(binary, launches).block
     blocks = int(occupancy(device, threads, registers, smem))
     return CompiledConfig(
         problem, config, registers, spills, smem, blocks, blocks * threads / device.threads_per_sm,
-        limiter(device, threads, registers, smem), _predicted_us(request, asked, registers),
+        limiter(device, threads, registers, smem), _predicted_us(request, asked, registers), asked.default,
         verdict.detail if verdict else "", verdict.status if verdict else "ok",
     )  # fmt: skip
 

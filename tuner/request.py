@@ -40,6 +40,7 @@ class TuneRequest:
         compilers: compiler processes; 0 means one per core.
         compile_limit_s: seconds after which one compilation is ended.
         retune: measure again although the cache has a valid winner.
+        space: name of the file that the spaces come from, for the record; "" for the built-in ones.
     """
 
     problems: Sequence[Problem]
@@ -53,6 +54,7 @@ class TuneRequest:
     compilers: int = 0
     compile_limit_s: float = 30.0
     retune: bool = False
+    space: str = ""
 
     @cached_property
     def sources(self) -> dict[str, str]:
@@ -107,7 +109,7 @@ class TuneResult:
             differs from it in numbers only (positions, sizes, limits) counts with it.
         compiled: compilations in this run (cubins from the cache not counted).
         seconds: wall-clock time.
-        interrupted: Ctrl-C ended it.
+        interrupted: Ctrl-C or SIGTERM ended it.
     """
 
     shapes: tuple[ShapeResult, ...]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import kt
 from kt.cache.records import CacheKey
+from kt.cache.validity import SPACE
 from kt.search_spaces.launch import violated
 from kt.tuner.clock import Clock, check_budget
 from kt.tuner.method import METHOD_LABEL
@@ -173,6 +174,8 @@ def _recorder(request: TuneRequest, store: Store | None, observer: Observer) -> 
         "seed": str(request.seed),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    if request.space:
+        provenance[SPACE] = request.space
     return Recorder(
         store, observer, toolchain().label, _method(request), request.sources, provenance, resume=not request.retune
     )

@@ -77,7 +77,7 @@ class MeasuredRun:
         """What is known of the shape that was interrupted; its best so far is stored as incomplete."""
         shape = self._current
         if shape is None or shape.candidates.problem != problem or shape.best_us is None:
-            return ShapeResult(problem, None, "interrupted", untuned=True)
+            return ShapeResult(problem, None, "interrupted", untuned=True, statuses=self._statuses())
         shape.cut_short = True
         best = self.recorder.best(shape, screened(shape))
         return ShapeResult(problem, best, untuned=True, statuses=self._statuses())

@@ -51,6 +51,7 @@ class PredictedRun:
     waiting: deque[Problem]
     errors: list[KtError] = field(default_factory=list)
     _planned: dict[Problem, ShapeRun | ShapeFailed] = field(default_factory=dict)
+    _current: ShapeRun | None = None
 
     def next_shape(self) -> ShapeResult:
         """Rank the candidates of the first waiting problem."""
@@ -72,14 +73,22 @@ class PredictedRun:
         return ()
 
     def partial(self, problem: Problem) -> ShapeResult:
-        """Nothing is stored of a ranking that was interrupted: it is cheap to make again."""
-        return ShapeResult(problem, None, "interrupted", untuned=True)
+        """The best so far of the shape that was interrupted, stored as incomplete, as when a budget ends."""
+        shape = self._current
+        if shape is None or shape.candidates.problem != problem:
+            return ShapeResult(problem, None, "interrupted", untuned=True)
+        if not shape.timed():
+            return ShapeResult(problem, None, "interrupted", untuned=True, statuses=shape.statuses())
+        shape.cut_short = True
+        best = self.recorder.best(shape, self._decide(shape))
+        return ShapeResult(problem, best, untuned=True, statuses=shape.statuses())
 
     def _rank(self, problem: Problem, shape: ShapeRun | ShapeFailed) -> ShapeResult:
         if isinstance(shape, ShapeFailed):
             raise shape
         if self.clock.left <= 0:
             raise ShapeFailed("the budget ended before this shape", untuned=True)
+        self._current = shape
         self.recorder.observer.shape_started(problem, shape.search.likely)
         self._work(shape)
         best = self.recorder.best(shape, self._decide(shape))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kt.tuner.request import TuneRequest
     from kt.tuner.strategies import Search
 
-__all__ = ["search_for"]
+__all__ = ["COMPILED", "search_for"]
 
 SHAPE_GPU_S = 12.0  # GPU time for the screening of one shape, about; a search of long runs tries fewer candidates
 RUNS = 5  # of the kernel in one screening, about

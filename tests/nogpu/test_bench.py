@@ -229,14 +229,27 @@ def test_the_command_says_once_why_a_library_has_no_time(
 
 
 def test_the_command_names_missing_winners(bench_command: Callable[..., Any], tmp_path: Path) -> None:
-    """A shape that was not tuned: exit 3, and -o leaves the file; with all shapes tuned it is written."""
+    """A shape that was not tuned: exit 5, and -o leaves the file; with all shapes tuned it is written."""
     target = tmp_path / "bench.json"
     outcome = bench_command("64, 1", "-o", target)
-    assert outcome.code == 3
+    assert outcome.code == 5
     assert "fp32 nn 1x64x64: no measured winner" in outcome.err
     assert not target.exists()
     assert bench_command("64", "-o", target).code == 0
     assert json.loads(target.read_text())["schema"] == "kt.bench/1"
+
+
+def test_a_shape_that_fails_is_not_one_that_was_not_tuned(
+    bench_command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another shape that has no winner, tuning alone would not help: exit 3."""
+    monkeypatch.setattr(FakeWorker, "usual", lambda _, name: Failure("launch_error", "701"))
+    assert bench_command("64, 1").code == 3
+
+
+def test_the_command_times_the_sizes_of_a_range(bench_command: Callable[..., Any]) -> None:
+    """As `kt tune --range` has tuned them, in place of the file's."""
+    assert "fp32 nn 33x64x64: no measured winner" in bench_command("64", "--range", "m=33:33").err
 
 
 def test_a_modelled_device_cannot_be_benched(kt: Command, no_gpu: None, tmp_path: Path) -> None:

@@ -251,6 +251,14 @@ def test_a_file_of_another_format_is_refused_and_untouched(content: bytes, read_
     assert (tmp_path / NAME).read_bytes() == content
 
 
+def test_a_file_in_place_of_the_folder_is_not_to_be_moved_away(tmp_path: Path) -> None:
+    """It is the person's own, as a shapes file: what is wrong is the name of the folder."""
+    (tmp_path / "shapes.yaml").write_text("shapes: []\n")
+    with pytest.raises(CacheError, match=r"shapes\.yaml is not a kt cache") as caught:
+        Store.open(tmp_path / "shapes.yaml")
+    assert caught.value.hint == "a cache is a folder: name another folder with --cache-dir or KT_CACHE_DIR"
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_another_programs_database_is_refused_and_untouched(read_only: bool, tmp_path: Path) -> None:
     """An SQLite file without kt's mark may hold someone's data."""

@@ -157,7 +157,7 @@ def test_missing_shapes_are_listed(kt: Command, own_environment: Path, fresh: Co
     """Which shapes of a file have no winner can be read by a program, with the reason, and shows in the exit code."""
     _fill(own_environment, fresh(512), fresh(256, sources={"simt": "old"}))
     outcome = kt("show-cache", "--shapes", shapes, "--json")
-    assert outcome.code == 3
+    assert outcome.code == 5
     document = outcome.json
     assert document["shapes"] == 3
     missing = {item["problem"]["m"]: item["reason"] for item in document["missing"]}
@@ -174,7 +174,7 @@ def test_a_search_that_was_cut_short_is_no_finished_one(
     partial = {"complete": False, "tried": 12}
     _fill(own_environment, fresh(512), fresh(256, **partial), fresh(256, sources={"simt": "old"}), fresh(1, **partial))
     outcome = kt("show-cache", "--shapes", shapes, "--json")
-    assert outcome.code == 3
+    assert outcome.code == 5
     missing = {item["problem"]["m"]: item["reason"] for item in outcome.json["missing"]}
     assert missing == {256: "partial: 12 of 92 tried", 1: "partial: 12 of 92 tried"}
     listed = kt("show-cache", "--shapes", shapes)
@@ -182,6 +182,22 @@ def test_a_search_that_was_cut_short_is_no_finished_one(
     assert "12/92" in line
     assert "partial" in line
     assert "2 of 3 shapes have no measured winner of a finished search; of 2 the search was cut short" in listed.err
+
+
+def test_the_sizes_of_a_range_are_looked_for(kt: Command, own_environment: Path, fresh: Command, shapes: Path) -> None:
+    """As `kt tune --range` has tuned them, in place of the file's."""
+    _fill(own_environment, fresh(256))
+    assert kt("show-cache", "--shapes", shapes, "--range", "m=256:256").code == 0
+    assert kt("show-cache", "--range", "m=256:256").code == 2
+
+
+def test_the_hint_can_be_typed_as_it_stands(kt: Command, shapes: Path, tmp_path: Path) -> None:
+    """With the options that were given, quoted; the cache of the variable needs none."""
+    options = ("--range", "m=8:8", "--cache-dir", tmp_path / "a cache")
+    outcome = kt("show-cache", "--shapes", shapes, *options)
+    command = f"kt tune gemm --shapes {shapes} --range m=8:8 --cache-dir '{tmp_path / 'a cache'}'"
+    assert f"hint: `{command}` measures what is missing" in outcome.err
+    assert f"hint: `kt tune gemm --shapes {shapes}` measures" in kt("show-cache", "--shapes", shapes).err
 
 
 def test_nothing_missing_is_exit_0(kt: Command, own_environment: Path, fresh: Command, shapes: Path) -> None:
@@ -197,7 +213,7 @@ def test_listing_names_missing_shapes_for_people(
     """Without --json the missing shapes are lines of a table."""
     _fill(own_environment, fresh(512))
     outcome = kt("show-cache", "--shapes", shapes)
-    assert outcome.code == 3
+    assert outcome.code == 5
     assert "fp32 nn 1x512x512    never tuned" in outcome.out
     assert "2 of 3 shapes have no measured winner of a finished search\n" in outcome.err
 
@@ -219,13 +235,13 @@ def test_a_shape_is_listed_once_and_the_hint_is_true_without_a_gpu(
     """What the model has ranked stands among the results, not again as missing; measuring it needs that GPU."""
     _fill(own_environment, *(fresh(m, predicted=True, method="model/1") for m in (512, 256)))
     outcome = kt("show-cache", "--shapes", shapes)
-    assert outcome.code == 3
+    assert outcome.code == 5
     assert [outcome.out.count(f" {m}x512x512 ") for m in (512, 256, 1)] == [1, 1, 1]
     assert "fp32 nn 1x512x512  never tuned" in outcome.out
     assert "3 of 3 shapes have no measured winner of a finished search; 2 only predicted\n" in outcome.err
     assert (
-        "hint: kt tune gemm --shapes … measures what is missing, on a machine with NVIDIA H200; "
-        "kt export --predicted takes what the model ranked, too\n"
+        f"hint: `kt tune gemm --shapes {shapes}` measures what is missing, on a machine with NVIDIA H200; "
+        "`kt export --predicted` takes what the model ranked, too\n"
     ) in outcome.err
     assert {item["problem"]["m"] for item in kt("show-cache", "--shapes", shapes, "--json").json["missing"]} == {
         512, 256, 1,
@@ -240,6 +256,8 @@ def test_filters_that_fit_nothing_are_not_an_empty_cache(kt: Command, own_enviro
     err = kt("show-cache", "--layout", "tt").err
     assert "none of the 2 results in" in err
     assert "no results" not in err
+    assert "NVIDIA H200" not in err
+    assert kt("show-cache", "--device", "A100").err.endswith("match; they are of NVIDIA H200\n")
 
 
 def test_what_is_only_predicted_elsewhere_is_not_called_tuned(
@@ -285,7 +303,7 @@ def test_an_ambiguous_device_is_named_with_the_way_out(
         assert H200.label in outcome.err
     example = outcome.err.splitlines()[-1].partition("--device '")[2].rstrip("'")
     assert example in (H200.label, LESS.label)
-    assert kt("show-cache", "--shapes", shapes, "--device", example).code == 3
+    assert kt("show-cache", "--shapes", shapes, "--device", example).code == 5
 
 
 def test_what_is_left_out_of_an_export_is_told_apart_too(kt: Command, own_environment: Path, fresh: Command) -> None:
@@ -349,7 +367,7 @@ def test_an_export_that_lacks_shapes_says_what_would_help(
     assert "makes them" not in outcome.err
     _fill(own_environment, fresh(256, predicted=True, method="model/1"))
     outcome = kt("export", "--json", "--shapes", shapes)
-    assert outcome.code == 3
+    assert outcome.code == 5
     assert "hint: --predicted takes" in outcome.err
 
 
@@ -395,12 +413,12 @@ def test_export_leaves_out_what_is_stale_and_says_so(kt: Command, own_environmen
 def test_export_of_shapes_is_all_or_nothing(
     kt: Command, own_environment: Path, fresh: Command, shapes: Path, tmp_path: Path
 ) -> None:
-    """With --shapes, a shape without a winner means exit 3 and an untouched file."""
+    """With --shapes, a shape without a winner means exit 5 and an untouched file."""
     _fill(own_environment, fresh(512), fresh(256))
     target = tmp_path / "table.json"
     target.write_text("old")
     outcome = kt("export", "--json", "--shapes", shapes, "-o", target)
-    assert outcome.code == 3
+    assert outcome.code == 5
     assert "1x512x512" in outcome.err
     assert target.read_text() == "old"
     _fill(own_environment, fresh(1))
@@ -552,3 +570,43 @@ def test_a_command_that_waits_says_so(
         f"kt: waiting at most 60 s for process {process.pid}: the cache {own_environment / 'kt.sqlite3'} is in use\n"
     )
     assert outcome.err == ("" if quiet else waiting)
+
+
+def test_a_winner_of_another_space_is_not_stale(
+    kt: Command, own_environment: Path, small_family: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Nothing has changed, the command was told of another space: it is called so, not used, and not pruned."""
+    (tmp_path / "one.yaml").write_text("shapes: [{m: 64, n: 64, k: 64}]\n")
+    narrow = tmp_path / "narrow.yaml"
+    narrow.write_text(Path(small_family[1]).read_text().replace("tile: [8, 16]", "tile: [8]"))
+    templates = small_family[2:]
+    tune = ("tune", "gemm", "--device", "model:h200", "--shapes", tmp_path / "one.yaml", *templates)
+    assert kt(*tune, "--space", narrow).code == 0
+
+    def states(*options: object) -> list[tuple[str, str]]:
+        return [(one["state"], one["reason"]) for one in kt("show-cache", "--json", *options).json["entries"]]
+
+    assert states(*templates, "--space", narrow) == [("predicted", "")]
+    other = ("other-space", "tuned with --space narrow.yaml")
+    assert states() == [other]
+    assert states(*small_family) == [other]
+    listed = kt("show-cache", "--shapes", tmp_path / "one.yaml", *small_family, "--json").json
+    assert [one["reason"] for one in listed["missing"]] == [": ".join(other)]
+    assert kt("export", "--json", "--predicted", *small_family).code == 5
+    for options in ((), small_family):
+        assert kt("cache", "prune", "--stale", *options, "--json").json["winners"] == 0
+    narrow.write_text(narrow.read_text().replace("tile: [8]", "tile: [8, 32]"))
+    assert states(*templates, "--space", narrow)[0][0] == "stale", "this one has changed"
+    assert kt("cache", "prune", "--stale", *templates, "--space", narrow, "--json").json["winners"] == 1
+
+
+def test_a_winner_of_the_built_in_spaces_is_not_stale_for_another(
+    kt: Command, own_environment: Path, fresh: Command, tmp_path: Path
+) -> None:
+    """The reverse; but one that the built-in spaces have left behind is stale whatever is asked."""
+    narrow = tmp_path / "narrow.yaml"
+    narrow.write_text("family: simt\nparameters: {tile_m: [64]}\n")
+    _fill(own_environment, fresh(512), fresh(256, sources={"simt": "old"}))
+    found = kt("show-cache", "--space", narrow, "--json").json["entries"]
+    assert {one["problem"]["m"]: one["state"] for one in found} == {512: "other-space", 256: "stale"}
+    assert kt("cache", "prune", "--stale", "--space", narrow, "--json").json["winners"] == 1

@@ -74,7 +74,7 @@ def test_an_imported_winner_is_served(kt: Command, fresh: Make, tmp_path: Path) 
     shapes = tmp_path / "shapes.yaml"
     shapes.write_text("shapes: [{m: 512, n: 512, k: 512}]\n")
     table = tabled(tmp_path / "t.json", fresh(512))
-    assert kt("show-cache", "--shapes", shapes, "--device", "h200").code == 3
+    assert kt("show-cache", "--shapes", shapes, "--device", "h200").code == 5
     assert kt("cache", "import", table, "-q").out == ""
     assert kt("show-cache", "--shapes", shapes, "--device", "h200").code == 0
 

@@ -49,6 +49,30 @@ def test_a_misspelt_command_line_is_one_message(
     assert lines[1] == f"hint: `{hint} --help` lists what there is"
 
 
+@pytest.mark.parametrize("command", [("tune", "gemm"), ("plan", "gemm"), ("show-cache",)])
+def test_a_shapes_file_without_its_option_is_told_with_it(kt: Command, command: tuple[str, ...]) -> None:
+    """The commonest slip; a file of another option is none."""
+    outcome = kt(*command, "my shapes.yaml", "--space", "space.yaml")
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[1] == "hint: give the shapes file with its option: --shapes 'my shapes.yaml'"
+    assert "--shapes" not in kt("tune", "gemm", "--space", "space.yaml").err.splitlines()[1]
+    assert "give the" not in kt(*command, "x.yaml", "--shapes", "y.yaml").err
+
+
+def test_a_variable_is_named_only_where_it_gave_the_value(kt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not beside an option that was given."""
+    assert "KT_JOBS" not in kt("plan", "gemm", "-j", "1000").err
+    monkeypatch.setenv("KT_JOBS", "1000")
+    assert kt("plan", "gemm").err.startswith("kt: error: KT_JOBS: ")
+
+
+def test_a_missing_choice_is_one_line(kt: Command) -> None:
+    """The option parser writes one choice a line."""
+    lines = kt("schema").err.splitlines()
+    assert lines[0] == "kt: error: missing argument 'name'. Choose from: shapes, space, table"
+    assert len(lines) == 2
+
+
 @pytest.mark.parametrize("group", [(), ("tune",), ("cache",)])
 def test_a_group_by_itself_shows_its_help(kt: Command, group: tuple[str, ...]) -> None:
     """Nothing was asked for: the help goes to standard error, exit 2."""
@@ -101,7 +125,7 @@ def test_a_closed_standard_output_is_one_message(arguments: str) -> None:
 def test_messages_never_get_into_the_data() -> None:
     """With standard error closed, messages go nowhere, and the exit code still tells."""
     done = _shell("kt export --json 2>&-")
-    assert (done.returncode, done.stdout) == (3, "")
+    assert (done.returncode, done.stdout) == (5, "")
 
 
 @pytest.mark.parametrize("variables", [{}, {"PYTHONIOENCODING": "utf-8:strict"}, {"PYTHONIOENCODING": "ascii"}])
@@ -141,6 +165,20 @@ def test_ctrl_c_while_kt_is_loaded(name: str) -> None:
     """Before any command runs, Ctrl-C is exit 130 with one line as well."""
     done = _import_fails(name, "raise KeyboardInterrupt")
     assert (done.returncode, done.stderr) == (130, "kt: interrupted\n")
+
+
+@pytest.mark.parametrize("name", ["kt.cli.main", "kt.cli.output"])
+def test_sigterm_is_told_and_has_its_own_code(name: str) -> None:
+    """As of `timeout` and of batch systems: the code that a shell reports for it, and a word."""
+    done = _import_fails(name, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "", 'cache", "path')
+    assert (done.returncode, done.stderr) == (143, "kt: ended by SIGTERM\n")
+
+
+def test_whoever_ignores_sigterm_goes_on_ignoring_it() -> None:
+    """It was set so by whoever started kt."""
+    ignored = "import os, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    done = _import_fails("kt.cli.output", "os.kill(os.getpid(), signal.SIGTERM)", ignored, 'cache", "path')
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # Each line that is said brings another Ctrl-C.
@@ -211,9 +249,7 @@ def test_the_script_begins_where_interrupts_are_told() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["scripts"] == {"kt": "kt.__main__:main"}
-    from kt.__main__ import INTERRUPTED, PACKAGES
-    from kt.cli import outcome
+    from kt.__main__ import PACKAGES
 
-    assert INTERRUPTED == outcome.INTERRUPTED
     names = {requirement.partition(">")[0].replace("pyyaml", "yaml") for requirement in project["dependencies"]}
     assert set(PACKAGES) == names

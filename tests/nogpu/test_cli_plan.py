@@ -43,23 +43,27 @@ def test_text_for_people(kt: Command, shapes: Path, narrow: tuple[str, ...]) -> 
     """Shapes, rejections and the estimate are all there, and the device is named."""
     outcome = kt("plan", "gemm", "--shapes", shapes, *narrow)
     assert "fp32 nn 100x64x64" in outcome.out
-    assert "a block has at most 1024 threads" in outcome.out
     assert "kernels to compile" in outcome.out
+    assert re.search(r"^small +6 +4 ", outcome.out, re.MULTILINE)
     assert "NVIDIA H200 (modelled)" in outcome.err
 
 
-def test_what_rejects_nothing_is_shown_on_request(kt: Command, shapes: Path, narrow: tuple[str, ...]) -> None:
-    """The estimate stands before the constraints, of which those that reject nothing are counted; --json has all."""
+def test_constraints_are_listed_on_request(kt: Command, shapes: Path, narrow: tuple[str, ...]) -> None:
+    """A line for each family says how many reject something; --verbose and --json have each of them."""
     space = Path(narrow[1])
     space.write_text(space.read_text().replace("launches:", "  - {require: m >= 1, reason: some rows}\nlaunches:"))
     command = ("plan", "gemm", "--shapes", shapes, *narrow)
     out = kt(*command).out
-    assert "some rows" not in out
-    assert out.index("kernels to compile") < out.index("combinations of all values") < out.index("are left")
-    assert out.splitlines()[-1] == "constraints not shown, for they reject nothing here: 1; --verbose lists them"
+    lines = out.splitlines()
+    assert [line.split() for line in lines[-3:-1]] == [
+        ["family", "combinations", "valid", "constraints"], ["small", "6", "4", "1", "of", "2", "reject"],
+    ]  # fmt: skip
+    assert "--verbose lists the constraints" in lines[-1]
+    assert "1024 threads" not in out
     verbose = kt(*command, "--verbose").out
+    assert verbose.index("kernels to compile") < verbose.index("combinations of all values") < verbose.index("are left")
     assert "some rows" in verbose
-    assert "not shown" not in verbose
+    assert "a block has at most 1024 threads" in verbose
     (family,) = kt(*command, "--json").json["shapes"][0]["families"]
     assert {"require": "m >= 1", "reason": "some rows", "count": 0} in family["rejections"]
 
@@ -104,7 +108,7 @@ def test_a_shape_that_nothing_fits_is_exit_3(kt: Command, shapes: Path, narrow: 
     assert "few rows" in outcome.err
     space.write_text(space.read_text().replace("m >= 80", "m >= 800"))
     out = kt("plan", "gemm", "--shapes", shapes, *narrow).out
-    assert re.search(r"^small +0 +are left$", out, re.MULTILINE), "a family of which nothing is left shows so"
+    assert re.search(r"^small +6 +0 ", out, re.MULTILINE), "a family of which nothing is left shows so"
 
 
 def test_a_format_without_a_family_is_exit_3(kt: Command, shapes: Path, narrow: tuple[str, ...]) -> None:
@@ -176,14 +180,31 @@ def test_what_fails_for_one_shape_only_is_told_of_that_shape(
 def test_what_compiles_in_part_has_its_verdicts_beside_the_shapes(
     kt: Command, shapes: Path, narrow: tuple[str, ...]
 ) -> None:
-    """Some candidates that do not compile are no failure; the verdict is the second column, in sight."""
+    """Some candidates that do not compile are no failure; the verdict is the second column; they come last."""
     _edit_template(narrow, "float sum = 0;", "float sum = 0{{ ';' if tile == 8 else '' }}")
     outcome = kt("plan", "gemm", "--compile", "--shapes", shapes, "--device", "model:a100", *narrow)
     assert outcome.code == 0
     rows = [line for line in outcome.out.splitlines() if "tile=" in line and "unroll=" in line]
-    verdicts = [line.partition("x64x64")[2].strip() for line in rows]
-    assert any(verdict.startswith("ok ") for verdict in verdicts)
-    assert any(verdict.startswith('expected a ";"  ') for verdict in verdicts)
+    verdicts = [line.partition("x64x64")[2].strip() for line in rows if "100x64x64" in line]
+    failed = ['expected a ";"  ' in verdict for verdict in verdicts]
+    assert any(failed)
+    assert failed == sorted(failed)
+    assert not all(failed)
+
+
+def test_what_is_compiled_is_what_is_tried_best_first(kt: Command, shapes: Path, narrow: tuple[str, ...]) -> None:
+    """As many as the first table says, the default among them, where the model puts it."""
+    outcome = kt("plan", "gemm", "--compile", "--shapes", shapes, *narrow)
+    table = [line for line in outcome.out.splitlines() if "fp32 nn 100x64x64" in line]
+    compiled = [line for line in table[1:] if "%" in line]
+    assert len(compiled) == int(table[0].split()[4])
+    assert [line.split()[3] == "default" for line in compiled].count(True) == 1
+    document = kt("plan", "gemm", "--compile", "--shapes", shapes, *narrow, "--json").json
+    times = sorted(one["predicted_us"] for one in document["compiled"] if one["problem"]["m"] == 100)
+    assert [float(re.search(r"%.*? ([0-9.]+)  small", line)[1]) for line in compiled] == [  # type: ignore[index]
+        round(time, 1) for time in times
+    ]
+    assert [one["default"] for one in document["compiled"] if one["problem"]["m"] == 100].count(True) == 1
 
 
 BAD_SPACES = [
@@ -267,3 +288,11 @@ def test_a_strategy_that_a_model_cannot_have_is_told(
     assert outcome.code == 0
     assert "strategy random without effect: nothing is measured" in outcome.err
     assert "without effect" not in kt(command, *options).err
+
+
+def test_a_range_is_planned_as_it_is_tuned(kt: Command, shapes: Path, small_family: tuple[str, ...]) -> None:
+    """`--range` replaces the file's sizes, as for `kt tune`; without a file there is nothing to replace."""
+    outcome = kt("plan", "gemm", "--shapes", shapes, "--range", "m=1:64:3", *small_family, "--json")
+    assert [shape["problem"]["m"] for shape in outcome.json["shapes"]] == [2, 4, 8, 16, 32, 64]
+    refused = kt("plan", "gemm", "--range", "m=1:64:3")
+    assert (refused.code, "--range is for the shapes of a file" in refused.err) == (2, True)

@@ -99,6 +99,15 @@ def test_what_was_pruned_is_explained(kt: Command, shapes: Path, ended: Command,
     assert "candidates without a time: 6 pruned (registers spill, or no launch fits)" in kt(*TUNE, shapes).err
 
 
+def test_one_is_not_said_as_many(kt: Command, tmp_path: Path, ended: Command, won: Ending) -> None:
+    """One shape, one kernel."""
+    ended(won, compiled=1)
+    (tmp_path / "one.yaml").write_text("shapes: [{m: 4, n: 4, k: 4}]\n")
+    err = kt(*TUNE, tmp_path / "one.yaml").err
+    assert "kt: 1 shape to tune\n" in err
+    assert "; 1 kernel compiled; " in err
+
+
 def test_quiet_prints_the_data_only(kt: Command, shapes: Path, ended: Command, won: Ending) -> None:
     """With -q, a run without failures says nothing on standard error."""
     ended(won)
@@ -210,6 +219,7 @@ def test_the_budget_that_ended_is_exit_5(
     assert outcome.code == 5
     assert not target.exists()
     assert "1x512x512" in outcome.err
+    assert "hint: the same command goes on from there" in outcome.err
 
 
 def test_failed_before_untuned(kt: Command, shapes: Path, ended: Command, won: Ending) -> None:
@@ -223,9 +233,13 @@ def test_interrupted_is_exit_130(kt: Command, shapes: Path, ended: Command, won:
     """After Ctrl-C the table of what there is is shown, the file is left, and the message says that it is saved."""
     ended(_but(won, 1, best=None, failure="interrupted", untuned=True), interrupted=True)
     target = tmp_path / "table.json"
-    outcome = kt(*TUNE, shapes, "-o", target)
+    outcome = kt(*TUNE, shapes, "-o", target, "--cache-dir", tmp_path / "a cache")
     assert outcome.code == 130
-    assert "in the cache" in outcome.err
+    assert "kt: interrupted; the cache has every candidate that was done, and the same command goes on" in outcome.err
+    assert (
+        f"{target} was not made, for the table is not whole; `kt export --json --cache-dir '{tmp_path / 'a cache'}'`"
+        in outcome.err
+    )
     assert "512x512x512" in outcome.out
     assert not target.exists()
 
@@ -410,8 +424,13 @@ SLOW = """float sum = 0;
 """
 
 
-def test_ctrl_c_during_a_compilation(tmp_path: Path, small_family: tuple[str, ...]) -> None:
-    """SIGINT to the whole group, as a terminal sends it: exit 130 within seconds, and no child is left."""
+@pytest.mark.parametrize(("number", "code", "said"), [
+    (signal.SIGINT, 130, "kt: interrupted"), (signal.SIGTERM, 143, "kt: ended by SIGTERM"),
+])  # fmt: skip
+def test_a_signal_during_a_compilation(
+    tmp_path: Path, small_family: tuple[str, ...], number: int, code: int, said: str
+) -> None:
+    """To the whole group, as a terminal and `timeout` send it: the end within seconds, and no child is left."""
     shapes = tmp_path / "shapes.yaml"
     shapes.write_text("shapes:\n  - {m: 64, n: 64, k: 64}\n")
     template = Path(small_family[-1]) / "gemm" / "small.cu.j2"
@@ -426,12 +445,12 @@ def test_ctrl_c_during_a_compilation(tmp_path: Path, small_family: tuple[str, ..
         assert process.poll() is None
     _wait_for_child(process)
     time.sleep(1)  # the compilers are in the middle of it
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     before = time.monotonic()
     _, err = process.communicate(timeout=20)
     assert time.monotonic() - before < 5
-    assert process.returncode == 130, err
-    assert "in the cache" in err
+    assert process.returncode == code, err
+    assert err.splitlines()[-1] == f"{said} before any candidate was done; the cache is as it was"
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
 

@@ -101,7 +101,7 @@ def test_a_shape_whose_entry_cannot_be_read_was_tuned(
     shapes = tmp_path / "shapes.yaml"
     shapes.write_text("shapes: [{m: [1, 3], n: 512, k: 512}]\n")
     outcome = kt("show-cache", "--shapes", shapes, "--json")
-    assert outcome.code == 3
+    assert outcome.code == 5
     reasons = {item["problem"]["m"]: item["reason"] for item in outcome.json["missing"]}
     assert reasons == {1: "its entry cannot be read or used", 3: "never tuned"}
 

@@ -106,7 +106,7 @@ def test_not_saved_goes_before_the_other_endings(
     tuned(fill_the_disk, **result)
     outcome = kt(*TUNE, shapes, "-o", tmp_path / "table.json")
     assert outcome.code == 1
-    assert "everything measured so far is in the cache" not in outcome.err
+    assert "the cache has every candidate" not in outcome.err
     assert "kt export" not in outcome.err
     assert not (tmp_path / "table.json").exists()
 

@@ -13,8 +13,8 @@ import pytest
 import typer.main
 
 from kt.cli.main import ORDER, app
-from kt.cli.outcome import INTERRUPTED
 from kt.errors import KtError
+from kt.interrupts import INTERRUPTED, TERMINATED
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -152,7 +152,7 @@ def test_exit_codes_are_documented() -> None:
     """docs/exit-codes.md lists each code that kt can end with."""
     page = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
-    assert documented >= {0, INTERRUPTED, *(cls.exit_code for cls in _error_classes())}
+    assert documented >= {0, INTERRUPTED, TERMINATED, *(cls.exit_code for cls in _error_classes())}
 
 
 def test_make_targets_of_the_docs_exist() -> None:

@@ -190,9 +190,9 @@ def measured(own_environment: Path, tuned: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def test_predictions_are_no_t4(kt: Command, tuned: tuple[str, ...]) -> None:
-    """Not even with --predicted: counted, and exit 3 if there is nothing else."""
+    """Not even with --predicted: counted, and exit 5 if there is nothing else."""
     outcome = kt("export", "--t4", *tuned)
-    assert (outcome.code, outcome.out) == (3, "")
+    assert (outcome.code, outcome.out) == (5, "")
     assert re.search(r"left out: \d+ predictions of the model", outcome.err)
     assert "predictions are none" in outcome.err
 
@@ -236,7 +236,7 @@ def test_t4_of_winners_without_measurements_says_so(
     target = tmp_path / "results.json"
     target.write_text("old")
     outcome = kt("export", "--t4", *tuned, "-o", target)
-    assert outcome.code == 3
+    assert outcome.code == 5
     assert "no measurement" in outcome.err
     assert target.read_text() == "old"
 

@@ -1,5 +1,6 @@
 """`plan`: the numbers that people decide by before they spend time on a GPU; and the candidates behind them."""
 
+import math
 import os
 import threading
 import time
@@ -343,6 +344,22 @@ def test_the_message_for_nothing_valid_names_the_constraints_that_reject_most(sp
     narrow = replace(space, parameters={**space.parameters, "tile_m": (256,)})
     text = nothing_valid(Candidates(SQUARE, H200, [narrow]))
     assert text.startswith("none of 36 configurations is valid: 36 by `tile_m + tile_n <= 128`")
+
+
+def test_what_takes_the_rest_of_several_families_is_told_once(space: SearchSpace) -> None:
+    """With how many it takes of each; a family's own constraint is told with its name."""
+    first = replace(space, constraints=(Constraint(parse("m < 64"), "mine"),))
+    total = math.prod(map(len, space.parameters.values())) * math.prod(map(len, space.runtime.values()))
+    text = nothing_valid(Candidates(SQUARE, H200, [first, replace(first, family="other")]))
+    assert text == (
+        f"none of {2 * total} configurations is valid: "
+        f"{total} of {space.family} and {total} of other by `m < 64` (mine)"
+    )
+    other = replace(first, family="other", constraints=(Constraint(parse("n < 64"), "yours"),))
+    text = nothing_valid(Candidates(SQUARE, H200, [first, other]))
+    assert text.endswith(
+        f"valid: the last {total} of {space.family} by `m < 64` (mine); the last {total} of other by `n < 64` (yours)"
+    )
 
 
 def test_the_message_for_nothing_valid_names_the_constraint_that_decides(space: SearchSpace) -> None:

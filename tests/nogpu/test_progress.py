@@ -62,7 +62,7 @@ def test_a_shape_that_was_not_begun_has_no_candidates(capsys: pytest.CaptureFixt
     display.shape_finished(Problem(2, 2, 2), None, "the budget ended before this shape")
     assert capsys.readouterr().err.splitlines()[1:] == [
         "kt: [1/3] fp32 nn 1x1x1: no family serves it",
-        "kt: [2/3] fp32 nn 512x512x512: wrong, 1 candidates in this run",
+        "kt: [2/3] fp32 nn 512x512x512: wrong, 1 candidate in this run",
         "kt: [3/3] fp32 nn 2x2x2: the budget ended before this shape",
     ]
 

@@ -1183,6 +1183,30 @@ def test_a_modelled_device_ranks_without_a_worker(bench: Bench) -> None:
     assert "bf16" in result.shapes[1].failure
 
 
+def test_an_interrupt_keeps_what_was_ranked(bench: Bench) -> None:
+    """As a budget does that ends there: the best so far, as incomplete, and the next run goes on from it."""
+    compiled = 0
+
+    def verdict(digest: str, values: Values) -> Binary:
+        nonlocal compiled
+        compiled += 1
+        if compiled == 4:
+            raise KeyboardInterrupt
+        return good_binary(digest)
+
+    device = replace(catalog()["h200"], modelled=True)
+    bench.pool = FakePool(verdict, per_poll=1)
+    result = bench.tune(SQUARE, TALL, device=device)
+    assert result.interrupted
+    best = winner(result.shapes[0])
+    assert (best.measurement.predicted, best.complete, best.tried > 3) == (True, False, True)
+    assert result.shapes[0].statuses == {"ok": 3}
+    assert (result.shapes[1].best, result.shapes[1].failure, result.shapes[1].untuned) == (None, "interrupted", True)
+    bench.again()
+    whole = winner(only(bench.tune(SQUARE, device=device)))
+    assert whole.complete
+
+
 def test_predictions_leave_measured_winners_alone(bench: Bench) -> None:
     device = replace(catalog()["h200"], modelled=True)
     measured = winner(only(bench.tune(SQUARE)))

@@ -1,5 +1,8 @@
 """`kt.gemm` and `kt.warmup` with what cannot be used: one error of kt's own, never CuPy's or Python's."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from kt.problems import Problem
 from kt.runtime.current_gpu import refusal
 from kt.runtime.shapes import problems_of
 
+ROOT = Path(__file__).parents[2]
 SHAPE = {"m": 8, "n": 8, "k": 8}
 pytestmark = pytest.mark.usefixtures("no_gpu")
 
@@ -27,10 +31,11 @@ class OnGpu:
 @pytest.mark.parametrize("shapes", [[SHAPE], [Problem(8, 8, 8)], []], ids=["mapping", "problem", "none"])
 @pytest.mark.parametrize("device", [None, 0, 10**30, -1])
 def test_warmup_without_a_gpu_says_so(shapes: list[Any], device: int | None) -> None:
-    """With a hint, as the command line does."""
+    """With a hint for Python, which has no `--device`."""
     with pytest.raises(NoUsableGpu) as raised:
         kt.warmup(shapes, device=device)
     assert raised.value.hint
+    assert "--device" not in raised.value.hint
 
 
 def test_a_product_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +47,41 @@ def test_a_product_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     for out in (None, OnGpu()):
         with pytest.raises(NoUsableGpu):
             kt.gemm(OnGpu(), OnGpu(), out)
+
+
+WITHOUT_CUPY = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("cupy", "cupy_backends"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+import kt
+from kt.errors import KtError
+for call in (kt.calls, kt.gemm, kt.warmup):
+    try:
+        call([])
+    except KtError as error:
+        print(error.message, "|", error.hint)
+"""
+
+
+def test_without_cupy_each_function_says_what_to_install() -> None:
+    """As `kt doctor` does; the names are there all the same."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_CUPY], cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert [line.partition(" needs CuPy, which is not installed | pip install")[0] for line in lines] == [
+        "kt.calls", "kt.gemm", "kt.warmup",
+    ]  # fmt: skip
+    assert all("[cuda13]" in line for line in lines)
+
+
+def test_a_console_completes_what_is_not_imported_yet() -> None:
+    """`dir(kt)` has every public name, and does not import what takes CuPy."""
+    code = "import sys, kt; print(set(kt.__all__) <= set(dir(kt)), 'cupy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "True False\n"
 
 
 def test_cuda_that_refuses_a_gpu_that_is_there_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:

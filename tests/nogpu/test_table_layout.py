@@ -67,6 +67,14 @@ def test_a_wide_window_has_one_line_a_row() -> None:
     assert len(_fit(120)) == 3
 
 
+def test_a_column_of_notes_without_a_note_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its heading would take a line of its own in a narrow window."""
+    print_table(("shape", "notes", "us"), [("a", "", "1"), ("b", "", "2")], left=LEFT)
+    assert capsys.readouterr().out == "shape  us\na       1\nb       2\n"
+    print_table(("shape", "notes", "us"), [("a", "", "1"), ("b", "x", "2")], left=LEFT)
+    assert "notes" in capsys.readouterr().out
+
+
 def test_a_narrower_window_moves_the_notes_below() -> None:
     """Figures stay beneath each other, and each note follows its row."""
     lines = _fit(60)
