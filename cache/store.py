@@ -116,7 +116,8 @@ class Store(OpenFile):
     def unfinished(self, key: CacheKey, sources: Mapping[str, str]) -> BestConfig | None:
         """What a search among exactly these sources has found that did not end by itself."""
         rows = self.stored("WHERE keys.digest = ? AND best.sources = ?", (key_digest(key), canonical(sources)))
-        return choose(row.best for row in rows if not row.best.complete)
+        found = choose(row.best for row in rows if not row.best.complete)
+        return found and replace(found, key=key)
 
     def stored(self, where: str = "", values: tuple[str, ...] = ()) -> list[Stored]:
         """Every stored winner that can be read, in the order of storing; the others become warnings."""

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,21 @@ def test_a_winner_is_served_only_for_the_sources_it_competed_with(
         assert (store.best(make_winner().key, asked) is not None) == served
 
 
+def test_what_an_unfinished_search_has_found_is_that_of_the_same_sources(tmp_path: Path, make_winner: Make) -> None:
+    """With the key that was asked for, and also beside a complete winner."""
+    partial = make_winner(Problem(64, 64, 64, alpha=1.5), time_us=1.0, complete=False)
+    asked = make_winner(Problem(64, 64, 64, alpha=2.0)).key
+    with Store.open(tmp_path) as store:
+        assert store.unfinished(asked, SIMT) is None
+        store.put_best(partial)
+        assert store.unfinished(asked, SIMT) == replace(partial, key=asked)
+        assert store.unfinished(asked, {"simt": "changed"}) is None
+        store.put_best(replace(partial, complete=True))
+        assert store.unfinished(asked, SIMT) is None
+        store.put_best(partial)
+        assert store.unfinished(asked, SIMT) == replace(partial, key=asked)
+
+
 def test_a_partial_winner_is_served_only_when_asked_for(tmp_path: Path, make_winner: Make) -> None:
     """B8, B11: an interrupted search is not an answer; a complete one goes before it even if it is slower."""
     partial = make_winner(time_us=1.0, complete=False, tried=3)
@@ -293,6 +309,7 @@ def test_a_relative_cache_folder_is_made_absolute(tmp_path: Path, monkeypatch: p
 
 _WRITER = """
 import sys, time
+from dataclasses import replace
 from pathlib import Path
 from kt.cache.records import CacheKey, Measurement
 from kt.cache.store import Store
