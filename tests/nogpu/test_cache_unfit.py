@@ -96,9 +96,12 @@ def test_what_is_no_winner_can_be_removed(
 def test_stale_winners_are_told_by_the_space_that_is_given(
     kt: Command, cache: Path, small_family: tuple[str, ...], own_environment: Path
 ) -> None:
-    """With the space that they were tuned with, as for every other command, winners are not stale and stay."""
+    """With the space that they were tuned with winners are stale if it has changed; without it they are another's."""
     assert kt("cache", "prune", "--stale", "--dry-run", "--json", *small_family).json["winners"] == 0
-    assert kt("cache", "prune", "--stale", "--dry-run", "--json").json["winners"] == 2
+    space = Path(small_family[1])
+    space.write_text(space.read_text().replace("unroll: [1, 2]", "unroll: [1]"))
+    assert kt("cache", "prune", "--stale", "--dry-run", "--json", *small_family).json["winners"] == 2
+    assert kt("cache", "prune", "--stale", "--dry-run", "--json").json["winners"] == 0
 
 
 def test_an_entry_of_another_space_is_stale_not_wrong(

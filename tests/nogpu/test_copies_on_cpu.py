@@ -43,6 +43,7 @@ def test_rows_are_copied_whole_from_any_address(tmp_path: Path) -> None:
         for (count, size, gap), (batch, stride), shift in product(rows, batches, range(16))
         for pitch in (16, 128)
     ]
+    calls += [f"copied<128>(67, 331, {gap}, 1, 0, 3)" for gap in (0, 5)]  # several blocks, the last one in part
     run(calls, tmp_path)
 
 

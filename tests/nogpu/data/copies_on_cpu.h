@@ -9,6 +9,10 @@ inline T __ldg(const T* global) {
 #undef __shared__
 #define __shared__ static  // one block at a time
 
+namespace kt::ptx {
+inline unsigned long long cache_policy(bool) { return 0; }
+inline uint4 load_by_policy(const void* global, unsigned long long) { return __ldg(static_cast<const uint4*>(global)); }
+}  // namespace kt::ptx
 namespace kt {
 struct Operand64 { static constexpr int kRows = 64, kRowBytes = 128, kPanelBytes = 64 * 128; };
 }  // namespace kt
@@ -31,12 +35,25 @@ struct Rows {
 };
 
 template <int ROW_BYTES>
+struct CopyOfA {
+  static constexpr bool PACK_A = true, PACK_B = false;
+  static constexpr int kRowBytes = ROW_BYTES;
+  uint4* to;
+  uint4* packed_a() const { return to; }
+  uint4* packed_b() const { return nullptr; }
+};
+
+template <int ROW_BYTES>
 void copied(int rows, int row_bytes, int gap, int batch, int stride, int shift) {
   const Rows from(rows, row_bytes, gap, batch, stride ? stride : rows * (row_bytes + gap), shift);
   const kt::StoredRows stored{from.base, from.pitch, from.stride, rows, batch, row_bytes};
   const int to_pitch = kt::cdiv(row_bytes, ROW_BYTES) * ROW_BYTES, whole = kt::cdiv(row_bytes, 16) * 16;
   std::vector<uint4> to(batch * rows * to_pitch / 16);
-  for (unsigned i = 0; i < stored.chunks(); ++i) kt::copy_chunk<ROW_BYTES>(stored, to.data(), i);
+  const CopyOfA<ROW_BYTES> space{to.data()};
+  const unsigned blocks = kt::cdiv(stored.chunks(), unsigned(kt::kCopyThreads * kt::kChunksOfThread));
+  for (unsigned block = 0; block < blocks; ++block) {
+    cpu::run_cluster(block, 1, kt::kCopyThreads, [&] { kt::copy_rows(stored, stored, space); });
+  }
   const char* const copy = reinterpret_cast<const char*>(to.data());
   for (int row = 0; row < batch * rows; ++row)
     for (int i = 0; i < whole; ++i) {
