@@ -25,7 +25,7 @@ def default_jobs(arch: str) -> Iterator[CompileJob]:
             yield job(SPACE, SPACE.default_config, Problem(512, 512, 512, dtype, layout), arch)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90a"])
 def test_every_value_of_every_parameter_compiles(arch: str, tmp_path: Path) -> None:
     problem = Problem(4096, 4096, 4096)
     configs = covering(valid(SPACE, problem, device_of(arch)))

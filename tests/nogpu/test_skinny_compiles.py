@@ -32,7 +32,7 @@ def check(cases: list[tuple[Config, Problem]], arch: str, folder: Path) -> None:
     assert len(spilled) <= max(1, MOST_PRUNED * len(cases)), spilled
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90a"])
 def test_every_value_of_every_parameter_compiles(arch: str, tmp_path: Path) -> None:
     problems = [Problem(*shape, "bf16", LAYOUTS[index]) for index, shape in enumerate(SHAPES)]
     found = [(problem, valid(SPACE, problem, device_of(arch))) for problem in problems]

@@ -245,7 +245,7 @@ class Setup:
 PROBLEMS = [
     Problem(70, 33, 50),
     Problem(70, 33, 50, layout="tt", lda=75, ldb=60, ldc=40, beta=0.5, alpha=1.5, base_alignment=4),
-    Problem(33, 65, 700, layout="tn", batch=3, stride_c=33 * 65 + 5),
+    Problem(33, 65, 300, layout="tn", batch=3, stride_c=33 * 65 + 5),
     Problem(5, 7, 0, beta=1.0),
     Problem(1, 1, 1, layout="nt"),
     Problem(70, 65, 50, dtype="fp64", layout="nt", ldc=70),
