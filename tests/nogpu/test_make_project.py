@@ -88,6 +88,7 @@ def test_a_comment_rebuilds_nothing(project: Callable[..., str], tmp_path: Path,
     assert make() == (False, 2)
 
 
+@pytest.mark.slow
 def test_other_flags_ask_kt_again(project: Callable[..., str], tmp_path: Path, own_environment: Path) -> None:
     """So a program of predicted winners does not outlive the flags that wanted it; the same flags ask nothing."""
     folder, compiler = tmp_path / "project", tmp_path / "compiler"

@@ -61,7 +61,7 @@ def every_value(formats: Formats, layout: str, arch: str) -> list[tuple[Config, 
     return [(config, problem) for config in covering(valid(SPACE, problem, device_of(arch)))]
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_90a", marks=pytest.mark.slow)])
 def test_every_value_of_every_parameter_compiles(arch: str, tmp_path: Path) -> None:
     assert faults(compiled(every_value(MAIN[0], "nn", arch), arch, tmp_path)) == {}
 
