@@ -1,7 +1,6 @@
 """The JSON table `kt.table/1`: winners with all that is known of them, one row each, the same bytes every time."""
 
 import json
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,11 +18,12 @@ from kt.cache.key import device_fields, key_digest
 from kt.cache.ranking import listing_order
 from kt.cache.records import BestConfig, CacheKey
 from kt.errors import InputError
+from kt.problems.whole_input import read_whole
 
 __all__ = ["TABLE_SCHEMA", "read_table", "render_table", "row", "table"]
 
 TABLE_SCHEMA = "kt.table/1"
-MAX_BYTES = 256 * 2**20  # more than a table of 100,000 shapes has; /dev/zero has no end
+MAX_BYTES = 256 * 2**20  # more than a table of 100,000 shapes has
 _MAJOR = TABLE_SCHEMA.rpartition("/")[0]
 
 
@@ -94,29 +94,11 @@ def read_table(path: Path | str) -> list[BestConfig]:
 
 def _text(path: Path | str) -> str:
     try:
-        raw = _read_stdin() if str(path) == "-" else _read_file(path)
-        return raw.decode("utf-8-sig")
+        return read_whole(path, MAX_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from error
-
-
-def _read_file(path: Path | str) -> bytes:
-    with open(path, "rb") as file:
-        return _whole(file.read(MAX_BYTES + 1), path)
-
-
-def _read_stdin() -> bytes:
-    if sys.stdin is None:  # as `<&-` leaves it
-        raise InputError("standard input is closed", hint="pipe the table into kt, or name it")
-    return _whole(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>")
-
-
-def _whole(raw: bytes, path: Path | str) -> bytes:
-    if len(raw) > MAX_BYTES:
-        raise InputError(f"{path}: larger than {MAX_BYTES // 2**20} MiB", hint="split it into several files")
-    return raw
 
 
 def _parse(text: str, path: Path | str) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kt.errors import InputError
+from kt.problems.whole_input import name_of, read_whole
 from kt.problems.yaml_scalars import Ambiguous, plain_value
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Key = str | int
 
 MAX_DEPTH = 20
 SHOWN_ERRORS = 10  # of one file in one message
-MAX_BYTES = 64 * 2**20  # far above a file of the most shapes; /dev/zero has no end
+MAX_BYTES = 64 * 2**20  # far above a file of the most shapes
 _PLAIN = "kt:plain"  # the tag that our loader gives to unquoted scalars, whatever they look like
 _TEXT = "tag:yaml.org,2002:str"
 _LIST = "tag:yaml.org,2002:seq"
@@ -127,7 +127,7 @@ def read_yaml(path: Path | str, *, lenient: bool = False) -> Document:
     """
     import yaml
 
-    name = "<stdin>" if str(path) == "-" else str(path)
+    name = name_of(path)
     text = _decode(_read_bytes(path, name), name)
     try:
         root = yaml.compose(text, Loader=_loader())
@@ -158,23 +158,9 @@ def _loader() -> Any:
 
 def _read_bytes(path: Path | str, name: str) -> bytes:
     try:
-        raw = _read_stdin(name) if name == "<stdin>" else _read_file(path)
+        return read_whole(path, MAX_BYTES)
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
-    if len(raw) > MAX_BYTES:
-        raise InputError(f"{name}: larger than {MAX_BYTES // 2**20} MiB", hint="split it into several files")
-    return raw
-
-
-def _read_file(path: Path | str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(MAX_BYTES + 1)
-
-
-def _read_stdin(name: str) -> bytes:
-    if sys.stdin is None:  # as `<&-` leaves it
-        raise InputError(f"{name}: cannot be read: standard input is closed", hint="pipe the file into kt, or name it")
-    return sys.stdin.buffer.read(MAX_BYTES + 1)
 
 
 def _decode(raw: bytes, name: str) -> str:
