@@ -54,6 +54,7 @@ _WRITE_BYTES = 20.0  # of a tile that one multiprocessor writes per clock while 
 _DIRECT = 0.5  # part of that time (of mma, fp64) if C goes from registers to memory without a detour
 _SKEW = 0.026  # part of its work by which a block is delayed for each doubling of the warps that meet at its barriers
 _SHORT_RUNS = 0.15  # device memory's loss for each further part in which a line of a turned tile is read
+_MEMORY_POWER = 1.8  # overlap of compute and device memory: two equal times take 1.47 times one
 _UNITS_POWER = 8.0  # overlap of issue slots and shared memory: nearly the longer of the two
 _ROUND_TRIP_US = 0.3  # of dependent loads in the reduction of split-K
 _SLICES_RATE = 0.75  # part of the bandwidth at which slices are read
@@ -89,7 +90,7 @@ def order_us(
     with np.errstate(divide="ignore", invalid="ignore"):
         compute = _compute_us(tiles, device, resident) * (1.0 + 0.05 * spilled)
         memory = _memory_bytes(tiles, device, resident) / device.bandwidth * 1e6
-        busy = np.maximum(_overlap(compute, memory, tiles.memory_power), _l2_us(tiles, device))
+        busy = np.maximum(_overlap(compute, memory, _MEMORY_POWER), _l2_us(tiles, device))
         total = _LAUNCH_US - tiles.head_start_us + busy + _reduction_us(tiles, device) + _packing_us(tiles, device)
     return np.where(resident >= 1, total, np.inf)
 

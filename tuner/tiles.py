@@ -20,7 +20,6 @@ __all__ = ["Columns", "Demand", "Numbers", "Tiles", "as_numbers", "common", "cou
 Numbers = npt.NDArray[np.float64]
 WIDE_BYTES = 16  # of the widest copy of one thread
 SCHEDULERS = 4  # of one multiprocessor, each issuing one warp instruction a clock
-_MEMORY_POWER = 1.8
 _LATENCY = 1050.0  # cycles from a request to device memory to its data, under load: 0.53 us
 _PARKING = 1.5  # endings of a block by which a stream-K kernel ends later: a tile parked, awaited and added
 SMEM_BYTES = 128  # shared-memory bytes of one multiprocessor per clock, broadcast or not (ncu: docs/perf-log.md)
@@ -90,11 +89,6 @@ class Tiles(ABC):
     @abstractmethod
     def written_bytes(self) -> Numbers | int:
         """Of one result as a block writes it."""
-
-    @property
-    def memory_power(self) -> float:
-        """Overlap of compute and device memory, fitted: two equal times take 1.47 times one."""
-        return _MEMORY_POWER
 
     @property
     def latency(self) -> float:
