@@ -38,5 +38,5 @@ def _read_file(path: Path | str, most: int) -> bytes:
 
 def _read_stdin(most: int) -> bytes:
     if sys.stdin is None:  # as `<&-` leaves it
-        raise InputError(f"{_STDIN}: cannot be read: standard input is closed", hint="pipe the file into kt, or name it")
+        raise InputError(f"{_STDIN}: cannot be read: standard input is closed", hint="pipe it into kt, or name a file")
     return sys.stdin.buffer.read(most + 1)
