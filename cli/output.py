@@ -26,7 +26,9 @@ def json_text(document: Any) -> str:
 
 
 def print_json(document: Any) -> None:
+    """Writes it out at once: where it cannot be written, nothing is said after it but that."""
     sys.stdout.write(json_text(document))
+    sys.stdout.flush()
 
 
 def is_stdout(target: str | None) -> bool:
@@ -66,6 +68,7 @@ def print_table(
     else:
         for text in aligned(table, [name in left for name in shown]):
             print(text)
+    sys.stdout.flush()  # as `print_json`
 
 
 def _without_silent(table: list[Sequence[str]]) -> list[Sequence[str]]:

@@ -17,8 +17,12 @@ OUTPUTS = ["--help", "--version", "schema table", "show-cache --json", "cache pa
 
 
 def _shell(line: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs a line of bash in which `kt` is this one; `$?` is that of the first command of a pipe."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
+    """Runs a line of bash in which `kt` is this one; `$?` is that of the first command of a pipe.
+
+    With buffers as Python has them by itself, unless `variables` say otherwise: without, it writes in another order.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    environment = {**inherited, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
     script = f'kt() {{ {KT} "$@"; }}; {line}; exit ${{PIPESTATUS[0]}}'
     return subprocess.run(["bash", "-c", script], env=environment, cwd=ROOT, capture_output=True, text=True)
 
