@@ -200,6 +200,27 @@ def test_rows_from_registers(layout: str, packed: dict[str, Value], checks: Fami
 
 
 @pytest.mark.parametrize(("layout", "packed"), REGISTERS, ids=str)
+def test_rows_from_registers_in_slices_of_k(layout: str, packed: dict[str, Value], checks: FamilyChecks) -> None:
+    """Split-K with few slices and many, some of them without work; ragged edges, odd rows of C, beta, batches."""
+    problems = [
+        Problem(260, 132, 4096, "tf32", layout), Problem(68, 196, 1028, "tf32", layout, ldc=199, alpha=2.0, beta=-1.0),
+        Problem(132, 68, 516, "tf32", layout, batch=3),
+    ]  # fmt: skip
+    choices: list[dict[str, Value]] = [
+        {},
+        {"schedule": "pingpong"},
+        {"cluster_m": 2},
+        {"cluster_n": 2},
+        {"consumers": 3},
+    ]
+    for split in (2, 5, 32):
+        for choice in choices:
+            chosen = list(cases(checks, problems, 2, {**packed, **choice, "split_k": split}))
+            assert chosen, f"{choice} with {split} slices is valid for some"
+            checks.check(chosen)
+
+
+@pytest.mark.parametrize(("layout", "packed"), REGISTERS, ids=str)
 def test_rows_from_registers_of_many_tiles(layout: str, packed: dict[str, Value], checks: FamilyChecks) -> None:
     """Several tiles for each block, steps shared among blocks, batches."""
     problems = [

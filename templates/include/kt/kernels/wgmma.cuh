@@ -573,13 +573,20 @@ class WgmmaConsumer {
     const int pair = consumer_ * 2 + warp_ / 2;
     const int first = (Traits::PING_PONG ? 0 : consumer_ * (64 * Traits::kTilesM)) + warp_ / 2 * 32;
     const typename Traits::PanelStore panels{shared_.staging(2 * pair), 1 + pair, warp_};
-    auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
-    to_c.alpha = alpha_;
+    auto output = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
+    output.alpha = alpha_;
+    if (args.split_k > 1) {  // a slice is a matrix like C, and its rows are as long
+      const long long part = (long long)tile.slice * args.batch + tile.batch;
+      output.base = typename Traits::Space(args).template slices<TOut>() + part * args.m * args.n;
+      output.pitch = args.n;
+      output.alpha = TAcc(1);
+      output.beta = TAcc(0);
+    }
 #pragma unroll
     for (int i = 0; i < Traits::kTilesM; ++i) {
       const int row = tile.m + (Traits::kExchanged ? 0 : first + 64 * i);
       const int column = tile.n + (Traits::kExchanged ? first + 64 * i : 0);
-      panels.store(to_c, map_c, Traits::STORE == 16 && by_tma_, sum[i], row, column, tile.batch,
+      panels.store(output, map_c, Traits::STORE == 16 && by_tma_, sum[i], row, column, tile.batch,
                    c_policy<TOut>(args.m, args.n, args.batch));
     }
   }
