@@ -125,6 +125,25 @@ def test_doubles_written_directly(choices: Mapping[str, Value], checks: FamilyCh
     checks.check(chosen)
 
 
+def test_columns_that_stay(checks: FamilyChecks) -> None:
+    """Short k: shares that end in the middle of a column, ragged tiles and steps, many columns and batches a block."""
+    if "hold_b" not in SPACE.parameters:
+        pytest.skip("the family has no hold_b")
+    problems = [
+        Problem(m, n, k, "fp64", layout, batch=batch, beta=beta)
+        for layout, (m, n, k), batch, beta in zip(
+            LAYOUTS,
+            [(5003, 1538, 64), (2051, 2310, 131), (331, 1098, 17), (4099, 1034, 1)],
+            (1, 1, 7, 2),
+            (0.0, 1.0, 0.5, 0.0),
+            strict=True,
+        )
+    ]
+    chosen = [case for case in cases(checks, problems, 4, {"direct": 1, "hold_b": 1}) if case[1]]
+    assert len(chosen) == len(problems), "k is short, and rows of C are even"
+    checks.check(chosen)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_tf32_is_rounded_to_the_nearest(layout: str, checks: FamilyChecks) -> None:
     """Multiplied by the identity, an operand comes out as tensor cores have got it; ties as `round_to_tf32` says."""

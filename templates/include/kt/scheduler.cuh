@@ -108,4 +108,44 @@ class Scheduler {
   long long dealt_, shared_steps_, begin_, end_;  // stream-K: tiles dealt out; shared steps, and this block's of them
 };
 
+// Walks down the columns of tiles. Every block takes an even share of all tiles, one below the other, and goes on at the
+// top of the next column, then in the next batch.
+class ColumnWalk {
+ public:
+  __device__ __forceinline__ ColumnWalk(const GemmArguments& args, int block_m, int block_n, int block_k)
+      : tiles_m_(cdiv(args.m, block_m)), tiles_n_(cdiv(args.n, block_n)), steps_(cdiv(args.k, block_k)) {
+    const long long tiles = (long long)tiles_m_ * tiles_n_ * args.batch;
+    const long long first = tiles * blockIdx.x / gridDim.x;
+    left_ = int(tiles * (blockIdx.x + 1ll) / gridDim.x - first);
+    const long long column = first / tiles_m_;
+    row_ = int(first - column * tiles_m_);
+    batch_ = int(column / tiles_n_);
+    column_ = int(column - (long long)batch_ * tiles_n_);
+  }
+
+  // The next tile, or false.
+  __device__ __forceinline__ bool next(Work& work) {
+    if (left_ == 0) return false;
+    --left_;
+    work = {row_, column_, batch_, 0, steps_, 0, 0, true, true};
+    turned_ = row_ == 0;
+    if (++row_ == tiles_m_) {
+      row_ = 0;
+      if (++column_ == tiles_n_) {
+        column_ = 0;
+        ++batch_;
+      }
+    }
+    return true;
+  }
+
+  // Whether the tile that `next` gave is the first of its column.
+  __device__ __forceinline__ bool turned() const { return turned_; }
+
+ private:
+  int tiles_m_, tiles_n_, steps_;
+  int row_, column_, batch_, left_;  // the tile that comes next, and how many are left
+  bool turned_ = false;
+};
+
 }  // namespace kt

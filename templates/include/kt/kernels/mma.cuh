@@ -88,7 +88,7 @@ struct MmaForm : PlainSums<TAcc> {
 
 template <Format FORMAT_, class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int WARP_M_,
           int WARP_N_, int STAGES_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS, bool EARLY_, bool STREAM_K_, bool PACK_A,
-          bool PACK_B, int LOAD_A, int LOAD_B, int STORE_, bool DIRECT_>
+          bool PACK_B, int LOAD_A, int LOAD_B, int STORE_, bool DIRECT_, bool HELD_>
 struct MmaTraits {
   static constexpr Format FORMAT = FORMAT_;
   using TIn = TIn_;
@@ -99,6 +99,7 @@ struct MmaTraits {
   static constexpr int WARP_M = WARP_M_, WARP_N = WARP_N_, STAGES = STAGES_, STORE = STORE_;
   static constexpr bool STREAM_K = STREAM_K_, EARLY = EARLY_;
   static constexpr bool DIRECT = DIRECT_;  // C from registers, not through shared memory
+  static constexpr bool HELD = HELD_;      // all k of the tile's columns of B stay in shared memory, behind the ring
   using Space = RowSpace<TIn, PACK_A, PACK_B, A_K_CONTIGUOUS, B_K_CONTIGUOUS>;
   static constexpr int kWarpsN = BLOCK_N / WARP_N;
   static constexpr int kThreads = 32 * (BLOCK_M / WARP_M) * kWarpsN;
@@ -112,13 +113,14 @@ struct MmaTraits {
   using ReaderB = typename Form::template Reader<TileB, Side::kB, WARP_N>;
   using FragmentA = Fragment<Form, Side::kA, WARP_M / 8>;
   using FragmentB = Fragment<Form, Side::kB, WARP_N / 8>;
-  static constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
+  static constexpr int kStageBytes = TileA::kBytes + (HELD ? 0 : TileB::kBytes);
 
   static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps tile the block");
   static_assert(WARP_M % 16 == 0 && WARP_N % 16 == 0, "a warp reads 16 rows or columns at once");
   static_assert(kThreads <= 1024, "a block has at most 1024 threads");
   static_assert(STAGES >= 2, "one tile is read while the next arrives");
   static_assert(kSteps >= 2 || Form::kByStrips, "copies end before the last k step");
+  static_assert(!HELD || (DIRECT && !STREAM_K), "where columns stay, there is no room for strips of results");
   static_assert(!EARLY || (STAGES >= 3 && !Form::kByStrips), "an early barrier needs a stage more and a k step ahead");
 };
 
@@ -261,6 +263,7 @@ struct MmaPipeline {
   Fragments now;  // of the multiplication that comes next
   unsigned shared, end;
   unsigned fill, drain;  // the stages to be filled and to be read
+  unsigned held = 0, held_end = 0;  // HELD: the step of B to be read, and the end of all
 
   __device__ __forceinline__ MmaPipeline(typename Traits::TileA& a, typename Traits::TileB& b, unsigned shared,
                                          const MmaSums<Traits>& sums)
@@ -286,12 +289,12 @@ struct MmaPipeline {
   template <int PART>
   __device__ __forceinline__ void start_copy(Staged& staged) const {
     a.template start<PART, kParts>(staged.a, fill);
-    b.template start<PART, kParts>(staged.b, fill + Traits::TileA::kBytes);
+    if constexpr (!Traits::HELD) b.template start<PART, kParts>(staged.b, fill + Traits::TileA::kBytes);
   }
   template <int PART>
   __device__ __forceinline__ void finish_copy(const Staged& staged) const {
     a.template finish<PART, kParts>(staged.a, fill);
-    b.template finish<PART, kParts>(staged.b, fill + Traits::TileA::kBytes);
+    if constexpr (!Traits::HELD) b.template finish<PART, kParts>(staged.b, fill + Traits::TileA::kBytes);
   }
 
   template <int PART>
@@ -305,8 +308,37 @@ struct MmaPipeline {
   __device__ __forceinline__ void end_copy() {
     ptx::cp_async_commit();
     a.next();
-    b.next();
+    if constexpr (!Traits::HELD) b.next();
     fill = after(fill);
+  }
+
+  // HELD: starts the copies of all `steps` tiles of B, in front of those of the ring.
+  __device__ __forceinline__ void hold(int steps) {
+    held_end = end;
+#pragma unroll 1
+    for (int i = 0; i < steps; ++i) {
+      typename Traits::TileB::template Staged<1> staged;
+      b.template start<0, 1>(staged, held_end);
+      b.template finish<0, 1>(staged, held_end);
+      b.next();
+      held_end += Traits::TileB::kBytes;
+    }
+    ptx::cp_async_commit();
+  }
+
+  // The tile of B that belongs to the one of A at `drain`.
+  __device__ __forceinline__ unsigned tile_b() const {
+    if constexpr (Traits::HELD) return held;
+    return drain + Traits::TileA::kBytes;
+  }
+
+  // Goes on to the next step's tiles; behind the last of B stands the first again.
+  __device__ __forceinline__ void drained() {
+    drain = after(drain);
+    if constexpr (Traits::HELD) {
+      held += Traits::TileB::kBytes;
+      if (held == held_end) held = end;
+    }
   }
 
   // The next stage has arrived, and nobody reads the one before this any more.
@@ -317,7 +349,7 @@ struct MmaPipeline {
 
   __device__ __forceinline__ void read(Raw& words, int k_step) const {
     reader_a.read(words.a, drain, k_step);
-    reader_b.read(words.b, drain + Traits::TileA::kBytes, k_step);
+    reader_b.read(words.b, tile_b(), k_step);
   }
 
   // Makes one piece of the fragments of a multiplication: of A, then of B.
@@ -371,6 +403,7 @@ struct MmaPipeline {
   // Starts the copies of the first tiles of k. Nobody reads shared memory any more, and no copy is under way.
   __device__ __forceinline__ void fill_stages() {
     fill = drain = shared;
+    held = end;
 #pragma unroll 1
     for (int stage = 0; stage < Traits::STAGES - 1; ++stage) {
       copy_from<0>();
@@ -397,7 +430,7 @@ struct MmaPipeline {
     } else {
       if constexpr (!kEarly && kLast) end_copy();
       if constexpr (K_STEP == kSteps - 1 - int(kEarly)) await_stage();
-      if constexpr (kLast) drain = after(drain);
+      if constexpr (kLast) drained();
       Raw fresh;
       read(fresh, (K_STEP + 1) % kSteps);
       if constexpr (kCopies) start_copy<K_STEP - kFirstCopy>(staged);
@@ -423,12 +456,12 @@ struct MmaPipeline {
       if (K_STEP == kSteps - 1 && last) {
         end_copy();
         await_stage();
-        drain = after(drain);
+        drained();
       }
       reader_a.template read<2>(fresh.a, drain, k_step, 2 * strip);
       sums.multiply_strip(i, now.a, now.b, [&](int product) {
         const int octet = product - i * MmaSums<Traits>::kOctets;
-        if (last) reader_b.template read<1>(fresh.b, drain + Traits::TileA::kBytes, k_step, octet);
+        if (last) reader_b.template read<1>(fresh.b, tile_b(), k_step, octet);
       });
 #pragma unroll
       for (int piece = 0; piece < kStripPieces; ++piece) {
@@ -597,10 +630,41 @@ __device__ __forceinline__ void gemm_of_streams_ahead(const GemmArguments& args,
   }
 }
 
+// Short k: the block's columns of B stay in shared memory while it walks down the rows of C. The copies of the next
+// rows of A start before these results are written.
+template <class Traits>
+__device__ __forceinline__ void gemm_of_columns(const GemmArguments& args, unsigned char* shared) {
+  ColumnWalk walk(args, Traits::BLOCK_M, Traits::BLOCK_N, Traits::BLOCK_K);
+  Work work, next;
+  if (!walk.next(work)) return;
+  const typename Traits::Space space(args);
+  MmaSums<Traits> sums;
+  MmaTiles<Traits> tiles = tiles_of<Traits>(args, work, space);
+  MmaPipeline<Traits> pipeline(tiles.a, tiles.b, ptx::shared_address(shared), sums);
+  pipeline.hold(work.steps);
+  pipeline.fill_stages();
+#pragma unroll 1
+  for (;;) {
+    sums.clear();
+    pipeline.run(sums, work.steps);
+    const bool goes_on = walk.next(next);
+    if (goes_on) {
+      tiles = tiles_of<Traits>(args, next, space);
+      if (walk.turned()) pipeline.hold(next.steps);
+      pipeline.fill_stages();
+    }
+    write_tile<Traits>(args, sums, work, shared);
+    if (!goes_on) break;
+    work = next;
+  }
+}
+
 template <class Traits>
 __device__ __forceinline__ void gemm_mma(const GemmArguments& args) {
   extern __shared__ __align__(128) unsigned char shared_bytes[];
-  if constexpr (Traits::STREAM_K && Traits::DIRECT) {
+  if constexpr (Traits::HELD) {
+    gemm_of_columns<Traits>(args, shared_bytes);
+  } else if constexpr (Traits::STREAM_K && Traits::DIRECT) {
     gemm_of_streams_ahead<Traits>(args, shared_bytes);
   } else if constexpr (Traits::STREAM_K) {
     gemm_of_streams<Traits>(args, shared_bytes);
