@@ -146,37 +146,90 @@ struct TileWriter {
   }
 };
 
-// fp64: four neighbouring lanes hold two whole sectors of a row of C, which they write without a detour; shared memory
-// is free meanwhile for copies of the next tile. Rows of C are aligned to 16 bytes and consist of whole ones.
+// fp64: C goes from registers to memory without a detour; shared memory is free meanwhile for copies of the next tile.
+// Rows of C are aligned to 16 bytes and consist of whole ones.
 template <class Sums, class Output>
-__device__ __forceinline__ void write_directly(const Sums& sums, const Output& output, int block_m, int block_n) {
+struct DirectWriter {
   static_assert(Sums::kSpreadN == 1 && Output::kWidest >= 2 && sizeof(typename Output::Element) == 8);
-  const int thread = ptx::thread_index(), lane = thread % 32, warp = thread / 32;
-  const int index = warp / Sums::kWarpsN * 16 + lane / 4;
-  const int column = block_n + warp % Sums::kWarpsN * (Sums::kOctets * 8) + lane % 4 * 2;
+  static_assert(Sums::kOctets % 2 == 0, "a line is two octets wide");
+  static constexpr int kHalves = 2 * Sums::kStrips;  // of the strips of 16 rows: 8 rows each
+
+  const Output& output;
+  int block_m, block_n;
+  int lane, strip_row, first;  // its warp's first row of a strip, and first column
+
+  __device__ __forceinline__ DirectWriter(const Output& output, int block_m, int block_n)
+      : output(output), block_m(block_m), block_n(block_n), lane(ptx::thread_index() % 32) {
+    const int warp = ptx::thread_index() / 32;
+    strip_row = warp / Sums::kWarpsN * 16;
+    first = block_n + warp % Sums::kWarpsN * (Sums::kOctets * 8);
+  }
+
+  __device__ __forceinline__ int row_of(const Sums& sums, int half, int index) const {
+    return block_m + sums.row_of(half / 2, strip_row + half % 2 * 8 + index);
+  }
+
+  __device__ __forceinline__ double2 result(const Sums& sums, int half, int octet, double2 before) const {
+    const auto& at = sums.at[half / 2][octet];
+    return {output.result(at[half % 2 * 2], &before.x), output.result(at[half % 2 * 2 + 1], &before.y)};
+  }
+
+  // Four lanes hold 64 bytes of a row, and lanes beside them those of the row below: whole sectors.
+  __device__ __forceinline__ void write_sectors(const Sums& sums) const {
+    const int column = first + lane % 4 * 2;
 #pragma unroll
-  for (int i = 0; i < 2 * Sums::kStrips; ++i) {
-    const int strip = i / 2, half = i % 2, row = block_m + sums.row_of(strip, index + half * 8);
-    if (row >= output.m) continue;
-    double* const start = output.at(row, column);
+    for (int half = 0; half < kHalves; ++half) {
+      const int row = row_of(sums, half, lane / 4);
+      if (row >= output.m) continue;
+      double* const start = output.at(row, column);
 #pragma unroll
-    for (int octet = 0; octet < Sums::kOctets; ++octet) {
-      if (column + octet * 8 >= output.n) continue;
-      double* const target = start + octet * 8;
-      double2 before = {0, 0};
-      if (output.reads()) before = *reinterpret_cast<const double2*>(target);
-      ptx::store_global(target, output.result(sums.at[strip][octet][2 * half], &before.x),
-                        output.result(sums.at[strip][octet][2 * half + 1], &before.y));
+      for (int octet = 0; octet < Sums::kOctets; ++octet) {
+        if (column + octet * 8 >= output.n) continue;
+        double* const target = start + octet * 8;
+        double2 before = {0, 0};
+        if (output.reads()) before = *reinterpret_cast<const double2*>(target);
+        const double2 now = result(sums, half, octet, before);
+        ptx::store_global(target, now.x, now.y);
+      }
     }
   }
-}
+
+  // The same lanes exchange what they hold of two octets, so that eight write 128 bytes of a row: whole lines. For tiles
+  // that lie inside of a C that is not read.
+  __device__ __forceinline__ void write_lines(const Sums& sums) const {
+    const bool below = lane & 4;
+    const int column = first + lane % 8 * 2;
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      double* const upper = output.at(row_of(sums, half, lane / 8 * 2), column);
+      double* const lower = output.at(row_of(sums, half, lane / 8 * 2 + 1), column);
+#pragma unroll
+      for (int octet = 0; octet < Sums::kOctets; octet += 2) {
+        const double2 left = result(sums, half, octet, {0, 0}), right = result(sums, half, octet + 1, {0, 0});
+        const double2 sent = {below ? left.x : right.x, below ? left.y : right.y};
+        const double2 got = {__shfl_xor_sync(~0u, sent.x, 4), __shfl_xor_sync(~0u, sent.y, 4)};
+        ptx::store_global(upper + octet * 8, below ? got.x : left.x, below ? got.y : left.y);
+        ptx::store_global(lower + octet * 8, below ? right.x : got.x, below ? right.y : got.y);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void write(const Sums& sums) const {
+    const bool whole = output.m - block_m >= Sums::kWarpsM * Sums::kStrips * 16 && output.n - block_n >= Sums::BLOCK_N;
+    if (whole && !output.reads()) {
+      write_lines(sums);
+    } else {
+      write_sectors(sums);
+    }
+  }
+};
 
 // Results of 2 bytes are finished before they go through the strip, unless C must be read.
 template <class Sums, class Output>
 __device__ __forceinline__ void write_sums(const Sums& sums, const Output& output, int block_m, int block_n,
                                            unsigned char* shared) {
   if constexpr (Sums::kDirect) {
-    write_directly(sums, output, block_m, block_n);
+    DirectWriter<Sums, Output>(output, block_m, block_n).write(sums);
     return;
   }
   if constexpr (sizeof(typename Output::Element) < sizeof(typename Sums::TAcc)) {
