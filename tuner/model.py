@@ -14,7 +14,8 @@ occupancy and by wave quantisation (NVIDIA, "Matrix multiplication background us
 - l2: bytes that all blocks together fetch.
 - further kernels: the reduction of split-K; copies of operands into the kernel's own order (`pack_a`, `pack_b`), after
   which they are read with the widest accesses. With `stream_k` the steps of all tiles are shared evenly among the
-  blocks that fit at once, instead of running whole waves.
+  blocks that fit at once, instead of running whole waves; with `hold_b` the tiles are, column by column, and a block
+  reads its columns of B once, and the next rows of A while it writes.
 
 The constants below were fitted to measured times of `simt`, fp32, on an H200 (docs/how-a-winner-is-found.md says how
 well they fit). Every argument is an array over configurations. A quantity that a family does not have takes a neutral
@@ -84,7 +85,7 @@ def order_us(
     known = None if registers is None else as_numbers(registers, tiles.count)
     wanted = tiles.wanted_registers() if known is None else known
     resident = occupancy(device, tiles.threads, np.minimum(wanted, allowed), tiles.smem_bytes).astype(float)
-    launched_at_once = (tiles.stream_k > 0) | tiles.persistent
+    launched_at_once = (tiles.stream_k + tiles.held > 0) | tiles.persistent
     resident = np.where(launched_at_once, np.minimum(resident, tiles.min_blocks), resident)
     spilled = np.maximum(0.0, (tiles.least_registers() if known is None else known) - allowed)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -125,7 +126,8 @@ def _compute_us(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     turns = np.ceil(tiles.min_blocks / resident)  # if not all of these fit at once
     parked = tiles.parking * np.maximum(1.0, 1 / shared)  # of a tile that many share, one piece after the other
     even = turns * np.ceil(shared * tiles.steps) * whole + ends * (shared / tiles.min_blocks + 1 + parked)
-    return np.where(tiles.stream_k > 0, even, cycles) / device.clock_hz * 1e6
+    held = turns * np.ceil(shared) * tiles.steps * whole + (ends - _ENDS) * shared / tiles.min_blocks + ends
+    return np.select([tiles.stream_k > 0, tiles.held > 0], [even, held], cycles) / device.clock_hz * 1e6
 
 
 def _step_cycles(tiles: Tiles, demand: Demand, resident: Numbers) -> Numbers:
@@ -153,7 +155,19 @@ def _memory_bytes(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     operands = (problem.m + problem.n) * each
     # Operands that fit in half of L2 stay there from one wave to the next.
     read = once if operands < device.l2_bytes / 2 else np.maximum(read, once)
+    read = np.where(tiles.held > 0, _read_by_columns(tiles, device, at_once), read)
     return read + np.where(tiles.split_k > 1, _slices_written(tiles, device), problem.bytes - operands)
+
+
+def _read_by_columns(tiles: Tiles, device: Device, at_once: Numbers) -> Numbers:
+    """Bytes of operands where columns of B are held: A as often as its rows have left L2 when another block meets them.
+
+    Blocks begin anywhere in a column, so they are at as many different rows as there are.
+    """
+    problem = tiles.problem
+    rows = problem.m * problem.k * tiles.element_bytes * problem.batch
+    often = np.maximum(1.0, tiles.columns * np.minimum(1.0, tiles.rows / at_once))
+    return problem.n / problem.m * rows + rows * np.where(rows < device.l2_bytes / 2, 1.0, often)
 
 
 def _slices_written(tiles: Tiles, device: Device) -> Numbers:

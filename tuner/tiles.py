@@ -72,6 +72,7 @@ class Tiles(ABC):
     pack_b: Numbers
     stream_k: Numbers
     direct: Numbers  # whether C leaves registers without a detour through shared memory
+    held: Numbers  # whether columns of B stay in shared memory while a block walks down the rows of C
 
     @abstractmethod
     def wanted_registers(self) -> Numbers:
@@ -123,7 +124,7 @@ class Tiles(ABC):
     @property
     def fetched_rows(self) -> Numbers:
         """Rows of A and columns of B that a block fetches through L2 for one tile."""
-        return self.tile_m + self.tile_n
+        return self.tile_m + self.tile_n * (1 - self.held)
 
     @property
     def count(self) -> int:
@@ -198,6 +199,7 @@ def common(problem: Problem, columns: Columns, threads: Any) -> dict[str, Any]:
         "split_k": np.minimum(of("split_k", 1), np.maximum(1, np.ceil(problem.k / tile_k))),
         "raster_group": of("raster_group", 1), "pack_a": of("pack_a", 0), "pack_b": of("pack_b", 0),
         "stream_k": of("stream_k", 0), "direct": of("direct", 0),
+        "held": of("hold_b", 0),
     }  # fmt: skip
 
 

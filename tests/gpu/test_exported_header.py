@@ -36,6 +36,7 @@ TUNED: list[tuple[Problem, str, dict[str, int | str]]] = [
     (Problem(1000, 1000, 1000, "bf16", "tn"), "mma", {}),
     (Problem(2500, 2500, 500, "bf16", "tt"), "mma", {"stream_k": 1}),
     (Problem(300, 300, 3001, "bf16", "nt"), "mma", {"split_k": 4}),
+    (Problem(2000, 2500, 64, "fp64", "tn"), "mma", {"direct": 1, "hold_b": 1}),
     (Problem(1000, 1000, 1000, "fp32", "nn"), "simt", {}),
     (Problem(640, 640, 640, "fp32", "nn", batch=3), "simt", {"split_k": 2}),
     (Problem(1, 3072, 2048, "fp32", "nt"), "simt", {"split_k": 8}),

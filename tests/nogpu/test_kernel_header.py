@@ -98,7 +98,7 @@ def configured(family: str, problem: Problem, **choices: int | str) -> Config:
 
 
 def winners() -> list[BestConfig]:
-    """Of each family some that differ in what they launch: packing, split-K, stream-K, clusters, tensor maps."""
+    """Of each family some that differ in what they launch: packing, split-K, stream-K, clusters, tensor maps, held columns."""
     wide = Problem(4096, 4096, 4096, "bf16", "nn")
     odd = Problem(4093, 4099, 4091, "bf16", "nt")
     deep = Problem(256, 256, 65536, "bf16", "nn")
@@ -108,6 +108,7 @@ def winners() -> list[BestConfig]:
     thin = Problem(1, 6144, 4096, "fp32", "nt")
     decode, tall = Problem(8, 96, 5120, "bf16", "nt"), Problem(802816, 64, 147, "bf16", "nt")
     turned = Problem(4096, 4096, 4096, "tf32", "nn")  # B comes to wgmma from registers: no slices of k, no sum of these
+    short = Problem(4096, 4096, 32, "fp64", "tn")  # shared memory depends on k
     chosen: list[tuple[Problem, Config]] = [
         (wide, configured("wgmma", wide, cluster_m=2, tile_n=256, stages=4)),
         (odd, configured("wgmma", odd, pack_a=1, pack_b=1)),
@@ -124,6 +125,7 @@ def winners() -> list[BestConfig]:
         (decode, configured("skinny", decode, lane_rows=2, warps_l=1, chunks=2, cluster_k=8)),
         (tall, configured("skinny", tall, form="stretch", streamed="a", tile_s=64, warps_l=4, warps_k=1, stages=2)),
         (turned, configured("wgmma", turned)),
+        (short, configured("mma", short, direct=1, hold_b=1)),
     ]
     return [winner(problem, config, 100.0 + i) for i, (problem, config) in enumerate(chosen)]
 
@@ -220,7 +222,7 @@ def problems(listed: list[BestConfig]) -> Iterator[Problem]:
         for changes in [*others, *({"layout": layout} for layout in LAYOUTS)]:
             yield Problem(**{**given, **changes})
     yield Problem(LARGEST, LARGEST, LARGEST)
-    yield Problem(64, 64, 64, "fp64")
+    yield Problem(64, 64, 64, "fp16")
     for _ in range(600):
         best = chooser.choice(listed)
         m, n, k = (int(2 ** chooser.uniform(0, top)) for top in (15, 15, 17))

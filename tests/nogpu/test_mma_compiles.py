@@ -1,5 +1,6 @@
 """The mma family compiles from Ampere on without spills: every value of every parameter, format, layout, alignment."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,23 @@ def every_value(formats: Formats, layout: str, arch: str) -> list[tuple[Config, 
 @pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_90a", marks=pytest.mark.slow)])
 def test_every_value_of_every_parameter_compiles(arch: str, tmp_path: Path) -> None:
     assert faults(compiled(every_value(MAIN[0], "nn", arch), arch, tmp_path)) == {}
+
+
+@pytest.mark.parametrize(
+    ("arch", "layout", "k"),
+    [
+        ("sm_90a", "nn", 64),
+        pytest.param("sm_80", "tn", 32, marks=pytest.mark.slow),
+        pytest.param("sm_86", "nt", 127, marks=pytest.mark.slow),
+        pytest.param("sm_89", "tt", 128, marks=pytest.mark.slow),
+    ],
+)
+def test_kernels_that_hold_columns_of_b_compile(arch: str, layout: str, k: int, tmp_path: Path) -> None:
+    """Every tile of a warp that the space lets pass: registers are enough for it beside where B lies."""
+    held = replace(SPACE, parameters={**SPACE.parameters, "hold_b": (1,)})
+    problem = Problem(4096, 4096, k, "fp64", layout)
+    found = covering(valid(held, problem, device_of(arch)), ("warp_m", "warp_n", "min_blocks"))
+    assert faults(compiled([(config, problem) for config in found], arch, tmp_path)) == {}
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])

@@ -74,7 +74,8 @@ def run(calls: Sequence[str], folder: Path) -> None:
     text = (DATA / "block_on_cpu.h").read_text()
     read_only = (INCLUDE / "ptx" / "read_only.cuh").read_text()
     row = "namespace kt::ptx {\n" + read_only[read_only.index("// `BYTES` in a row") :]
-    text += row + "".join((INCLUDE / name).read_text() for name in HEADERS) + (DATA / "skinny_on_cpu.h").read_text()
+    text += row + "".join((INCLUDE / name).read_text() for name in HEADERS)
+    text += (DATA / "gemm_on_cpu.h").read_text() + (DATA / "skinny_on_cpu.h").read_text()
     source = folder / "skinny.cpp"
     source.write_text(text + "int main() {\n" + "\n".join(f"  {call};" for call in calls) + "\n}\n")
     program = folder / "skinny"

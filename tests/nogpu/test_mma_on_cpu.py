@@ -1,0 +1,71 @@
+"""The mma family's kernel for doubles, run thread by thread on the CPU: right results, and no access outside the operands.
+
+What is special to it runs here: results that leave registers without a detour, and columns of B that stay in shared
+memory.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kt.problems import LAYOUTS
+from kt.templates.lookup import BUILTIN
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to run the headers on the CPU")
+
+INCLUDE = BUILTIN / "include" / "kt"
+DATA = Path(__file__).parent / "data"
+HEADERS = (
+    "common.cuh", "convert.cuh", "workspace.cuh", "parking.cuh", "scheduler.cuh", "epilogue.cuh",
+    "kernels/copy_rows.cuh", "kernels/mma_operand.cuh", "kernels/mma_fragment.cuh", "kernels/mma_epilogue.cuh",
+    "kernels/mma.cuh",
+)  # fmt: skip
+# m, n, k, batch, slices of k, elements between rows, elements from the alignment, beta
+Case = tuple[int, int, int, int, int, int, int, float]
+
+
+def header(name: str) -> str:
+    text = (INCLUDE / name).read_text()
+    # Of copies that are made before, only where they would lie.
+    return "namespace kt {\n" + text[text.index("// The workspace:") :] if name.endswith("copy_rows.cuh") else text
+
+
+def run(calls: Sequence[str], folder: Path) -> None:
+    before, after = (DATA / "mma_on_cpu.h").read_text().split("// headers\n")
+    headers = "".join(header(name) for name in HEADERS)
+    main = "int main() {\n" + "\n".join(f"  {call};" for call in calls) + "\n}\n"
+    parts = (DATA / "block_on_cpu.h").read_text(), before, headers, (DATA / "gemm_on_cpu.h").read_text(), after, main
+    source, program = folder / "mma.cpp", folder / "mma"
+    source.write_text("".join(parts))
+    subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-o", program, source], check=True)
+    outcome = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert (outcome.returncode, outcome.stdout) == (0, "")
+
+
+def calls(layout: str, tiles: str, load: int, held: bool, cases: Sequence[Case]) -> list[str]:
+    """`tiles`: of the block, of a warp, stages."""
+    along = f"{int(layout[0] == 'n')}, {int(layout[1] == 't')}"
+    name = f"run<Doubles<{tiles}, {along}, {load}, {int(held)}>, {along}>"
+    return [f"{name}({', '.join(map(str, case))})" for case in cases]
+
+
+@pytest.mark.parametrize("load", [8, 16])
+@pytest.mark.parametrize("layout", [*LAYOUTS[:1], *(pytest.param(one, marks=pytest.mark.slow) for one in LAYOUTS[1:])])
+def test_columns_stay(layout: str, load: int, tmp_path: Path) -> None:
+    """Shares that end inside of a column, with fewer and more steps of k than stages, ragged tiles, batches, C read."""
+    odd = int(load == 8)
+    cases: list[Case] = [
+        (140, 70, 40, 1, 1, 2, odd, 0), (38, 10, 16, 3, 1, 0, 0, 0), (64, 64, 66 + odd, 2, 1, 2, 0, 0.5),
+    ]  # fmt: skip
+    run(calls(layout, "32, 32, 16, 32, 3", load, True, cases), tmp_path)
+
+
+def test_results_leave_in_lines(tmp_path: Path) -> None:
+    """Tiles that lie inside of C, and some that do not; C that is read; slices."""
+    cases: list[Case] = [
+        (64, 64, 16, 1, 1, 0, 0, 0), (70, 50, 34, 2, 1, 2, 0, 0), (64, 32, 16, 1, 1, 2, 0, 2), (33, 34, 40, 1, 2, 0, 0, 0),
+    ]  # fmt: skip
+    run(calls("nn", "32, 32, 32, 16, 2", 16, False, cases), tmp_path)
