@@ -8,7 +8,7 @@ import pytest
 from kt.devices.catalog import catalog
 from kt.devices.device import Device
 from kt.problems import LAYOUTS, Problem
-from kt.search_spaces.launch import violated
+from kt.search_spaces.launch import resolve, violated
 from kt.search_spaces.space import Config
 from kt.tuner.messages import Binary
 from kt.tuner.nvrtc import Nvrtc, load_builtins
@@ -26,6 +26,7 @@ SOME = [pytest.param(one, marks=[] if one.dtype in ("bf16", "int8", "fp64") else
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90a")
 LARGE = (4096, 4096, 4096)
 MOST_PRUNED = 0.15  # of a sample of large tiles and unaligned rows, where registers are scarce
+H200 = catalog()["h200"]
 GPUS = [device for device in catalog().values() if device.compute_capability >= (8, 0)] + [device_of("sm_120a")]
 
 
@@ -116,6 +117,43 @@ def test_the_default_is_valid_everywhere(device: Device) -> None:
         for problem in [*ragged(formats), *every_alignment(formats), *misaligned_bases(formats), *large]:
             broken = violated(SPACE, SPACE.default_config, {**device.names(), **problem.names()})
             assert broken is None, f"{problem.label}: {broken.reason}"
+
+
+def short(m: int = 4096, n: int = 4096, k: int = 64, dtype: str = "fp64", batch: int = 1) -> Problem:
+    return Problem(m, n, k, dtype, batch=batch)
+
+
+@pytest.mark.parametrize(
+    ("problem", "choices", "reason"),
+    [
+        (short(), {}, None),
+        (short(k=128, batch=3), {}, None),
+        (short(k=129), {}, "columns of long sums leave no room for blocks"),
+        (short(k=0), {}, "columns of long sums leave no room for blocks"),
+        (short(512, 512), {}, "columns stay for more than one tile"),
+        (short(n=4095), {}, "direct stores are pairs of doubles"),
+        (short(), {"direct": 0}, "columns that stay leave no room for strips of results"),
+        (short(dtype="tf32"), {"direct": 0}, "columns that stay leave no room for strips of results"),
+        (short(), {"stream_k": 1}, "columns that stay leave no room for strips of results"),
+        (short(1200, 1200), {"split_k": 2}, "columns are walked down whole"),
+        (short(), {"raster_group": 4}, "columns are walked down whole"),
+    ],
+)
+def test_columns_of_b_are_held(problem: Problem, choices: dict[str, int], reason: str | None) -> None:
+    """For short sums of doubles that are written directly, in more than one tile of each block."""
+    config = SPACE.config({**SPACE.default, "direct": 1, "hold_b": 1, **choices})
+    broken = violated(SPACE, config, {**H200.names(), **problem.names()})
+    assert (broken.reason if broken else None) == reason
+
+
+@pytest.mark.parametrize(("k", "min_blocks"), [(1, 3), (64, 3), (65, 2), (128, 1)])
+def test_blocks_that_hold_columns_of_b(k: int, min_blocks: int) -> None:
+    """As many as fit at once; beside the ring of A a block has room for all k of its columns."""
+    config = SPACE.config({**SPACE.default, "direct": 1, "hold_b": 1, "min_blocks": min_blocks})
+    launches, workspace = resolve(SPACE, config, {**H200.names(), **short(k=k).names()})
+    [launch] = launches
+    assert (launch.grid, launch.block, workspace) == (min_blocks * H200.sm_count, 128, 0)
+    assert launch.smem_bytes == (3 * 64 + -(-k // 16) * 64) * 128
 
 
 @pytest.mark.parametrize("dtype", SPACE.dtypes)
