@@ -98,7 +98,7 @@ def configured(family: str, problem: Problem, **choices: int | str) -> Config:
 
 
 def winners() -> list[BestConfig]:
-    """Of each family some that differ in what they launch: packing, split-K, stream-K, clusters, tensor maps, held columns."""
+    """Of each family some that differ in what they launch: packing, split-K, stream-K, clusters, maps, held columns."""
     wide = Problem(4096, 4096, 4096, "bf16", "nn")
     odd = Problem(4093, 4099, 4091, "bf16", "nt")
     deep = Problem(256, 256, 65536, "bf16", "nn")

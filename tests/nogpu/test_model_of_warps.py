@@ -199,7 +199,7 @@ def test_held_columns_are_predicted_in_the_order_that_was_measured(
 
 def test_columns_are_not_held_where_rows_of_a_would_be_read_again() -> None:
     """Blocks are at different rows: an A that does not stay in L2 comes from memory for nearly every column."""
-    tiles = (64, 64, 32, 32, 3, 3, {})
+    tiles: Tiles = (64, 64, 32, 32, 3, 3, {})
     for problem, pays in ((Problem(16384, 8192, 64, "fp64"), True), (Problem(200_000, 4096, 64, "fp64"), False)):
         held, plain = (us(problem, doubles(problem, tiles, hold_b=choice, raster_group=1)) for choice in (1, 0))
         plain = min(plain, us(problem, doubles(problem, tiles, raster_group=16)))
