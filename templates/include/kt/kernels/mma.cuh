@@ -244,7 +244,13 @@ struct MmaSums {
   }
 };
 
+// What follows behind the last tile of A that a pipeline copies: nothing.
 template <class Traits>
+struct NothingFollows {
+  __device__ __forceinline__ void copied(typename Traits::TileA&) {}
+};
+
+template <class Traits, class Follower = NothingFollows<Traits>>
 struct MmaPipeline {
   static constexpr int kSteps = Traits::kSteps;
   typename Traits::TileA& a;
@@ -264,11 +270,12 @@ struct MmaPipeline {
   unsigned shared, end;
   unsigned fill, drain;  // the stages to be filled and to be read
   unsigned held = 0, held_end = 0;  // HELD: the step of B to be read, and the end of all
+  Follower follower;
 
   __device__ __forceinline__ MmaPipeline(typename Traits::TileA& a, typename Traits::TileB& b, unsigned shared,
-                                         const MmaSums<Traits>& sums)
+                                         const MmaSums<Traits>& sums, const Follower& follower = {})
       : a(a), b(b), reader_a(sums.first_m), reader_b(sums.first_n), shared(shared),
-        end(shared + Traits::STAGES * Traits::kStageBytes), fill(shared), drain(shared) {}
+        end(shared + Traits::STAGES * Traits::kStageBytes), fill(shared), drain(shared), follower(follower) {}
 
   __device__ __forceinline__ unsigned after(unsigned stage) const {
     const unsigned next = stage + Traits::kStageBytes;
@@ -309,12 +316,13 @@ struct MmaPipeline {
     ptx::cp_async_commit();
     a.next();
     if constexpr (!Traits::HELD) b.next();
+    follower.copied(a);
     fill = after(fill);
   }
 
-  // HELD: starts the copies of all `steps` tiles of B, in front of those of the ring.
+  // HELD: starts the copies of all `steps` tiles of B, which nobody reads.
   __device__ __forceinline__ void hold(int steps) {
-    held_end = end;
+    held = held_end = end;
 #pragma unroll 1
     for (int i = 0; i < steps; ++i) {
       typename Traits::TileB::template Staged<1> staged;
@@ -403,7 +411,6 @@ struct MmaPipeline {
   // Starts the copies of the first tiles of k. Nobody reads shared memory any more, and no copy is under way.
   __device__ __forceinline__ void fill_stages() {
     fill = drain = shared;
-    held = end;
 #pragma unroll 1
     for (int stage = 0; stage < Traits::STAGES - 1; ++stage) {
       copy_from<0>();
@@ -411,8 +418,9 @@ struct MmaPipeline {
     }
   }
 
+  template <int UNDER_WAY = Traits::STAGES - 2>
   __device__ __forceinline__ void begin() {
-    ptx::cp_async_wait<Traits::STAGES - 2>();
+    ptx::cp_async_wait<UNDER_WAY>();
     __syncthreads();
     read(raw, 0);
     arrange_all(now, raw, 0);
@@ -474,10 +482,13 @@ struct MmaPipeline {
   }
 
   // Copies run STAGES - 1 tiles ahead; beyond the last tile they write zeros that nobody reads.
-  __device__ __forceinline__ void run(MmaSums<Traits>& sums, int steps) {
-    begin();
+  __device__ __forceinline__ void run_on(MmaSums<Traits>& sums, int steps) {
 #pragma unroll 1
     for (int i = 0; i < steps; ++i) step<0>(sums);
+  }
+  __device__ __forceinline__ void run(MmaSums<Traits>& sums, int steps) {
+    begin();
+    run_on(sums, steps);
     ptx::cp_async_wait<0>();
     __syncthreads();
   }
@@ -630,33 +641,55 @@ __device__ __forceinline__ void gemm_of_streams_ahead(const GemmArguments& args,
   }
 }
 
-// Short k: the block's columns of B stay in shared memory while it walks down the rows of C. The copies of the next
-// rows of A start before these results are written.
+// The rows of A that a walk down the columns asks for: behind the last step of a tile the first one of the next.
+template <class Traits>
+struct RowsBelow {
+  const GemmArguments& args;
+  const typename Traits::Space& space;
+  ColumnWalk walk;
+  int left;  // steps of the tile that is copied
+
+  __device__ __forceinline__ void copied(typename Traits::TileA& a) {
+    if (--left > 0) return;
+    Work work;
+    if (walk.next(work)) {
+      a = tiles_of<Traits>(args, work, space).a;
+      left = work.steps;
+    }
+  }
+};
+
+// Short k: the block's columns of B stay in shared memory while it walks down the rows of C. The ring goes on from tile
+// to tile: rows of A for the next ones are under way while results are written.
 template <class Traits>
 __device__ __forceinline__ void gemm_of_columns(const GemmArguments& args, unsigned char* shared) {
   ColumnWalk walk(args, Traits::BLOCK_M, Traits::BLOCK_N, Traits::BLOCK_K);
-  Work work, next;
-  if (!walk.next(work)) return;
+  Work work;
+  ColumnWalk ahead = walk;
+  if (!ahead.next(work)) return;
   const typename Traits::Space space(args);
   MmaSums<Traits> sums;
   MmaTiles<Traits> tiles = tiles_of<Traits>(args, work, space);
-  MmaPipeline<Traits> pipeline(tiles.a, tiles.b, ptx::shared_address(shared), sums);
+  MmaPipeline<Traits, RowsBelow<Traits>> pipeline(tiles.a, tiles.b, ptx::shared_address(shared), sums,
+                                                  {args, space, ahead, work.steps});
   pipeline.hold(work.steps);
   pipeline.fill_stages();
+  walk.next(work);
+  pipeline.begin();
 #pragma unroll 1
   for (;;) {
     sums.clear();
-    pipeline.run(sums, work.steps);
-    const bool goes_on = walk.next(next);
-    if (goes_on) {
-      tiles = tiles_of<Traits>(args, next, space);
-      if (walk.turned()) pipeline.hold(next.steps);
-      pipeline.fill_stages();
-    }
+    pipeline.run_on(sums, work.steps);
     write_tile<Traits>(args, sums, work, shared);
-    if (!goes_on) break;
-    work = next;
+    if (!walk.next(work)) break;
+    if (walk.turned()) {
+      __syncthreads();  // all have read the columns before
+      tiles.b = tiles_of<Traits>(args, work, space).b;
+      pipeline.hold(work.steps);
+      pipeline.template begin<0>();
+    }
   }
+  ptx::cp_async_wait<0>();
 }
 
 template <class Traits>
