@@ -129,7 +129,7 @@ def measurement_values(measurement: Measurement, made_at: int) -> tuple[Any, ...
 
 def decode_measurement_row(values: Sequence[Any]) -> Measurement | None:
     """The measurement, None if the row holds a status or time that no measurement has."""
-    status, time_us, spread, samples, refined, noisy, predicted, *rest = values[: len(_FIELDS)]
+    status, time_us, spread, samples, refined, noisy, predicted, *rest, screened_us = values[: len(_FIELDS)]
     timed = time_us is not None
     if status not in STATUSES or timed != (status == "ok") or (timed and not is_time(time_us)):
         return None
@@ -137,4 +137,8 @@ def decode_measurement_row(values: Sequence[Any]) -> Measurement | None:
         return None
     if not all(isinstance(figure, int | None) for figure in rest[1:]):
         return None
-    return Measurement(status, time_us, spread, samples, bool(refined), bool(noisy), bool(predicted), *rest)
+    if screened_us is not None and not is_time(screened_us):
+        return None
+    return Measurement(
+        status, time_us, spread, samples, bool(refined), bool(noisy), bool(predicted), *rest, screened_us
+    )

@@ -125,6 +125,39 @@ def test_as_few_as_lose_no_more_than_asked() -> None:
     assert known.winners[2].launches[0].grid == 32 * 32
 
 
+def test_times_of_the_screening_are_compared_at_the_clock_of_the_finals() -> None:
+    """A winner that takes 700 us under load took 600 in its screening, where the other kernel took 660: 10% slower, and
+    not 6% faster. Another finalist's time is of the winner's clock already."""
+    listed, _ = tuned()
+    refined = replace(listed[2].measurement, refined=True, screened_us=600.0)
+    listed[2] = replace(listed[2], measurement=refined)
+    elsewhere: list[Search] = [
+        (listed[1].key, {SMALL: Measurement("ok", 102.0, samples=5)}),
+        (listed[2].key, {SMALL: Measurement("ok", 660.0, samples=5)}),
+    ]
+    _, found = collect_few(listed, SPACES, elsewhere, most=1)
+    assert [one.time_us for one in found.served] == pytest.approx([20.0, 102.0, 770.0])
+    assert found.mean_loss == pytest.approx((1.02 * 1.1) ** (1 / 3) - 1)
+    finalist = Measurement("ok", 770.0, samples=5, refined=True)
+    _, found = collect_few(listed, SPACES, [elsewhere[0], (listed[2].key, {SMALL: finalist})], most=1)
+    assert found.served[2].time_us == 770.0
+
+
+def test_the_scale_is_the_median_of_those_that_know_both_times() -> None:
+    """One of them may have been screened in a bad moment; the winner alone says less than all finalists."""
+    listed, searches = tuned()
+    listed[2] = replace(listed[2], measurement=replace(listed[2].measurement, refined=True, screened_us=650.0))
+    finalists = {
+        replace(SMALL, runtime=(("split_k", split), ("raster_group", 8))): Measurement(
+            "ok", 800.0 + split, samples=5, refined=True, screened_us=(800.0 + split) / scale
+        )
+        for split, scale in ((2, 1.1), (4, 1.2), (8, 1.1), (16, 5.0))
+    }
+    every = {SMALL: Measurement("ok", 770.0 / 1.1, samples=5), **finalists}
+    _, found = collect_few(listed, SPACES, [searches[0], (listed[2].key, every)], most=1)
+    assert found.served[2].time_us == pytest.approx(770.0)
+
+
 def test_at_most_a_number() -> None:
     """One kernel: the one that loses least on the mean."""
     listed, searches = tuned()
