@@ -118,7 +118,7 @@ def cost_rules(space: SearchSpace) -> dict[str, Expression]:
         "cdiv(kt_units, device.sm_count) * kt_depth",
         "kt_chain": f"cdiv(cdiv(k, {tile_k}), {slices}) * {STEP_PS} // {overlap}",
         "kt_launches": launches,
-        "kt_workspace": space.workspace_bytes.text,
+        "kt_workspace": "workspace_traffic" if "workspace_traffic" in known else space.workspace_bytes.text,
     }
     return {**space.derived, **{name: compose(text) for name, text in texts.items()}}
 
