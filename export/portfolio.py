@@ -14,19 +14,25 @@ from typing import Literal
 
 from kt.cache.records import BestConfig, Measurement
 from kt.errors import NoValidConfiguration
-from kt.export.contents import NARROW, Contents, formats_of, known_device
+from kt.export.contents import Contents, formats_of, known_device, narrowing
 from kt.export.covering import best_of, cheapest_alike, smallest_cover
 from kt.export.expected_time import Costs, Point, costs_of_each, expected
 from kt.export.kernels import Kernel, generic, on_device
 from kt.export.runnable import launches_of, names_of
 from kt.export.standards import ABSENT
-from kt.search_spaces.space import Config, Value
+from kt.problems import Signature
+from kt.problems.problem import MAX_ALIGNMENT
+from kt.search_spaces.names import Names
+from kt.search_spaces.space import Config, SearchSpace, Value
 
 __all__ = ["Portfolio", "Served", "Source", "portfolio"]
 
 Runtime = tuple[tuple[str, Value], ...]
 Parameters = tuple[str, tuple[tuple[str, Value], ...]]  # with the family
 Source = Literal["measured", "expected", "predicted"]
+
+# The derived quantity that says whether a kernel copies operands, in families whose kernels need not.
+COPYING = "copying"
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,7 @@ class _Offers:
         self._points: dict[tuple[object, ...], list[Point]] = {}
         self._devices = {best.key.device: known_device(best.key.device) for best in known.winners}
         self._runtimes = _runtimes(known.winners)
+        self._known_choices: dict[tuple[tuple[object, ...], int], dict[Runtime, float]] = {}
         self._by_kernel = [self._of_kernels(of_shape) for of_shape in times]
         for members in self.parts():
             for kernel in self._of_part(members):
@@ -188,7 +195,9 @@ class _Offers:
             plain.setdefault(Config(config.family, config.parameters).identity, config)
         for config in plain.values():
             space = self._known.spaces[config.family]
-            yield from (on_device(space, config, signature, device.compute_capability) for signature in signatures)
+            for signature in signatures:
+                for one in dict.fromkeys((config, _packed(space, config, signature))):
+                    yield on_device(space, one, signature, device.compute_capability)
 
     def _measured_on(self, members: Sequence[int]) -> Iterator[Config]:
         """Configurations that were measured on the part's shapes; those of winners first."""
@@ -205,11 +214,13 @@ class _Offers:
 
     def _measured_time(self, kernel: Kernel, index: int) -> tuple[float, Runtime, Source] | None:
         """The least that was measured of the parameters on the shape, of what the kernel can run."""
-        own = self._known.winners[index].key.problem.signature == kernel.signature
+        problem = self._known.winners[index].key.problem
+        own = problem.signature == kernel.signature
         choices = self._choices(kernel, index)
         for runtime, time_us in sorted(choices.items(), key=lambda choice: choice[1]):
             if self._can_run(kernel, runtime, index):
-                return (time_us, runtime, "measured") if own else (time_us * NARROW, runtime, "expected")
+                scale = narrowing(kernel, problem)
+                return (time_us, runtime, "measured") if own else (time_us * scale, runtime, "expected")
         return None
 
     def _expected_time(self, kernel: Kernel, index: int) -> tuple[float, Runtime, Source] | None:
@@ -217,10 +228,11 @@ class _Offers:
         family, best = kernel.config.family, self._known.winners[index]
         known = self._choices(kernel, index)
         others = [one for one in self._runtimes.get(family, ()) if one not in known]
-        if not others or self._known.may_fail(kernel.config, index):
+        points = self._points_of(kernel)
+        if not (others and points) or self._known.may_fail(kernel.config, index):
             return None
         names = names_of(kernel, others[0], best.key.problem, self._devices[best.key.device])
-        points, traffic = self._points_of(kernel), self._known.traffic[best.key.device]
+        traffic = self._known.traffic[best.key.device]
         alike: dict[Costs, list[Runtime]] = {}
         for costs, runtime in zip(costs_of_each(self._known.cost_rules[family], names, others), others, strict=True):
             alike.setdefault(costs, []).append(runtime)
@@ -236,8 +248,23 @@ class _Offers:
         return launches_of(kernel, runtime, key.problem, self._devices[key.device]) is not None
 
     def _choices(self, kernel: Kernel, index: int) -> dict[Runtime, float]:
-        """Run-time choices with which the kernel's parameters were measured on a shape, and the times."""
-        return self._by_kernel[index].get((kernel.config.family, kernel.config.parameters), {})
+        """Run-time choices with which what the kernel does on a shape was measured there, and the times."""
+        name = (kernel.identity, index)
+        if name not in self._known_choices:
+            self._known_choices[name] = self._by_kernel[index].get(self._as_measured(kernel, index), {})
+        return self._known_choices[name]
+
+    def _as_measured(self, kernel: Kernel, index: int) -> Parameters:
+        """With which parameters a search has measured what the kernel does on a shape.
+
+        Where it copies nothing, it is as fast as one that never copies.
+        """
+        key, config = self._known.winners[index].key, kernel.config
+        if COPYING in kernel.space.derived:
+            names = names_of(kernel, config.runtime, key.problem, self._devices[key.device])
+            if not Names(names, kernel.space.derived)[COPYING]:
+                config = _with_packs(kernel.space, config, {"pack_a": 0, "pack_b": 0})
+        return config.family, config.parameters
 
     def _points_of(self, kernel: Kernel) -> list[Point]:
         """Where the kernel's parameters were measured, in any layout of its formats."""
@@ -252,6 +279,18 @@ class _Offers:
                 for runtime, time_us in self._choices(kernel, index).items():
                     measured = Config(family, parameters, runtime)
                     yield self._known.point(kernel, measured, best.key.problem, time_us, index)
+
+
+def _packed(space: SearchSpace, config: Config, signature: Signature) -> Config:
+    """The configuration with copies of the operands whose rows are not aligned, in families that copy only these."""
+    if COPYING not in space.derived:
+        return config
+    odd = [name for name in "ab" if getattr(signature, f"align_{name}") < MAX_ALIGNMENT]
+    return _with_packs(space, config, {f"pack_{name}": 1 for name in odd})
+
+
+def _with_packs(space: SearchSpace, config: Config, packs: Mapping[str, int]) -> Config:
+    return space.config({**config.as_dict(), **packs})
 
 
 def _runtimes(winners: Sequence[BestConfig]) -> dict[str, list[Runtime]]:

@@ -287,8 +287,11 @@ def test_plans_are_those_of_python(planner: Path) -> None:
 
 
 def test_operands_that_need_no_copy_are_not_copied() -> None:
-    """A kernel for rows that begin anywhere reads aligned ones as they lie; it asks for some before it waits for earlier
-    grids, as behind its copies, so the grid must not start early then. What has to be turned is copied all the same."""
+    """A kernel for rows that begin anywhere reads aligned ones as they lie.
+
+    Behind its copies it asks for some before it waits for earlier grids; without them it must not start early. What has
+    to be turned is copied all the same.
+    """
     odd, bytes_ = (best for best in winners() if dict(best.config.parameters).get("pack_a") == 1)
     kernel = of_winner(odd, SPACES)
 
