@@ -18,6 +18,7 @@ from kt.search_spaces.space import Config, SearchSpace
 
 __all__ = [
     "NARROW",
+    "NARROW_STORES",
     "BucketServed",
     "Candidate",
     "Contents",
