@@ -22,6 +22,7 @@ from kt.export.runnable import launches_of, names_of
 from kt.export.standards import ABSENT
 from kt.problems import Signature
 from kt.problems.problem import MAX_ALIGNMENT
+from kt.search_spaces.copies import COPYING, copying_for, without_copies
 from kt.search_spaces.names import Names
 from kt.search_spaces.space import Config, SearchSpace, Value
 
@@ -30,9 +31,6 @@ __all__ = ["Portfolio", "Served", "Source", "portfolio"]
 Runtime = tuple[tuple[str, Value], ...]
 Parameters = tuple[str, tuple[tuple[str, Value], ...]]  # with the family
 Source = Literal["measured", "expected", "predicted"]
-
-# The derived quantity that says whether a kernel copies operands, in families whose kernels need not.
-COPYING = "copying"
 
 
 @dataclass(frozen=True)
@@ -263,7 +261,7 @@ class _Offers:
         if COPYING in kernel.space.derived:
             names = names_of(kernel, config.runtime, key.problem, self._devices[key.device])
             if not Names(names, kernel.space.derived)[COPYING]:
-                config = _with_packs(kernel.space, config, {"pack_a": 0, "pack_b": 0})
+                config = without_copies(kernel.space, config)
         return config.family, config.parameters
 
     def _points_of(self, kernel: Kernel) -> list[Point]:
@@ -283,14 +281,9 @@ class _Offers:
 
 def _packed(space: SearchSpace, config: Config, signature: Signature) -> Config:
     """The configuration with copies of the operands whose rows are not aligned, in families that copy only these."""
-    if COPYING not in space.derived:
+    if COPYING not in space.derived or (signature.align_a, signature.align_b) == (MAX_ALIGNMENT, MAX_ALIGNMENT):
         return config
-    odd = [name for name in "ab" if getattr(signature, f"align_{name}") < MAX_ALIGNMENT]
-    return _with_packs(space, config, {f"pack_{name}": 1 for name in odd})
-
-
-def _with_packs(space: SearchSpace, config: Config, packs: Mapping[str, int]) -> Config:
-    return space.config({**config.as_dict(), **packs})
+    return copying_for(space, config, {"a": signature.align_a, "b": signature.align_b})
 
 
 def _runtimes(winners: Sequence[BestConfig]) -> dict[str, list[Runtime]]:
