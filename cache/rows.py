@@ -130,7 +130,7 @@ def measurement_values(measurement: Measurement, made_at: int) -> tuple[Any, ...
 
 def decode_measurement_row(values: Sequence[Any]) -> Measurement | None:
     """The measurement, None if the row holds a status or time that no measurement has."""
-    found = dict(zip(_FIELDS, values, strict=False))
+    found: dict[str, Any] = dict(zip(_FIELDS, values, strict=False))
     timed = found["time_us"] is not None
     if found["status"] not in STATUSES or timed != (found["status"] == "ok"):
         return None
@@ -139,4 +139,5 @@ def decode_measurement_row(values: Sequence[Any]) -> Measurement | None:
     kinds = {"spread": float | None, "samples": int, "detail": str, **dict.fromkeys(_RESOURCES, int | None)}
     if not all(isinstance(found[name], kind) for name, kind in kinds.items()):
         return None
-    return Measurement(**found | {name: bool(found[name]) for name in ("refined", "noisy", "predicted")})
+    found |= {name: bool(found[name]) for name in ("refined", "noisy", "predicted")}
+    return Measurement(**found)
