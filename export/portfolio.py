@@ -18,7 +18,7 @@ from kt.export.contents import Contents, formats_of, known_device, narrowing
 from kt.export.covering import best_of, cheapest_alike, smallest_cover
 from kt.export.expected_time import Costs, Point, costs_of_each, expected
 from kt.export.kernels import Kernel, generic, on_device
-from kt.export.runnable import launches_of, names_of
+from kt.export.runnable import launches_of, names_of, never_runs
 from kt.export.standards import ABSENT
 from kt.problems import Signature
 from kt.problems.problem import MAX_ALIGNMENT
@@ -204,6 +204,9 @@ class _Offers:
 
     def _time(self, kernel: Kernel, index: int) -> tuple[float, Runtime, Source] | None:
         """The least time of the kernel on a shape, with the run-time choices, and where the time is from."""
+        key = self._known.winners[index].key
+        if never_runs(kernel, key.problem, self._devices[key.device]):
+            return None
         measured = self._measured_time(kernel, index)
         if measured is not None and measured[2] == "measured":
             return measured

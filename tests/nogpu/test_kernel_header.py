@@ -20,9 +20,9 @@ from kt.export.collect import collect
 from kt.export.contents import Contents, Search
 from kt.export.dispatch import pick
 from kt.export.kernel_header import render_kernel_header
-from kt.export.kernels import Kernel, of_winner, on_device
+from kt.export.kernels import Kernel, of_winner, on_device, runtimes
 from kt.export.launch_code import launcher
-from kt.export.runnable import launches_of
+from kt.export.runnable import launches_of, never_runs
 from kt.problems import LAYOUTS, Problem
 from kt.problems.ranges import Range, RangedShape
 from kt.search_spaces.launch import violated
@@ -284,6 +284,20 @@ def test_plans_are_those_of_python(planner: Path) -> None:
     assert {line.split()[0] for line in answers} >= {"exact", "neighbour", "standard", "generic", "nothing"}
     in_order = [line for line in answers if re.search(r"\| \d+ \d+ \d+ 0 map a", line)]
     assert in_order, "a kernel that may copy has met operands that need none"
+
+
+def test_what_never_runs_has_no_launches() -> None:
+    """Whatever the run-time choices; and most of what does not run is found so, without trying them all."""
+    listed = winners()
+    found = 0
+    for best, other in product(listed, listed):
+        kernel, problem = of_winner(best, SPACES), other.key.problem
+        if problem.dtype == best.key.problem.dtype and problem.layout == best.key.problem.layout:
+            ran = any(launches_of(kernel, runtime, problem, H200) for runtime in runtimes(kernel.space))
+            never = never_runs(kernel, problem, H200)
+            assert not (ran and never)
+            found += never
+    assert found >= 5
 
 
 def test_operands_that_need_no_copy_are_not_copied() -> None:
