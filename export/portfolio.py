@@ -230,7 +230,10 @@ class _Offers:
         known = self._choices(kernel, index)
         others = [one for one in self._runtimes.get(family, ()) if one not in known]
         points = self._points_of(kernel)
-        if not (others and points) or self._known.may_fail(kernel.config, index):
+        failed = any(
+            self._known.may_fail(config, index) for config in (kernel.config, self._as_measured(kernel, index))
+        )
+        if failed or not (others and points):
             return None
         names = names_of(kernel, others[0], best.key.problem, self._devices[best.key.device])
         traffic = self._known.traffic[best.key.device]
@@ -252,11 +255,12 @@ class _Offers:
         """Run-time choices with which what the kernel does on a shape was measured there, and the times."""
         name = (kernel.identity, index)
         if name not in self._known_choices:
-            self._known_choices[name] = self._by_kernel[index].get(self._as_measured(kernel, index), {})
+            config = self._as_measured(kernel, index)
+            self._known_choices[name] = self._by_kernel[index].get((config.family, config.parameters), {})
         return self._known_choices[name]
 
-    def _as_measured(self, kernel: Kernel, index: int) -> Parameters:
-        """With which parameters a search has measured what the kernel does on a shape.
+    def _as_measured(self, kernel: Kernel, index: int) -> Config:
+        """The parameters with which a search has measured what the kernel does on a shape.
 
         Where it copies nothing, it is as fast as one that never copies.
         """
@@ -265,7 +269,7 @@ class _Offers:
             names = names_of(kernel, config.runtime, key.problem, self._devices[key.device])
             if not Names(names, kernel.space.derived)[COPYING]:
                 config = without_copies(kernel.space, config)
-        return config.family, config.parameters
+        return config
 
     def _points_of(self, kernel: Kernel) -> list[Point]:
         """Where the kernel's parameters were measured, in any layout of its formats."""

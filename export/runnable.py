@@ -53,8 +53,10 @@ def launches_of(
 
 
 def never_runs(kernel: Kernel, problem: Problem, device: Device) -> bool:
-    """Whether it is certain that the kernel cannot compute the problem, whatever the run-time choices: one look in place
-    of one for each of them."""
+    """Whether it is certain that the kernel cannot compute the problem, whatever the run-time choices.
+
+    One look in place of one for each of them; False is no promise.
+    """
     if any(problem.alignment(name) < getattr(kernel.signature, f"align_{name}") for name in "abc"):
         return True
     names = names_of(kernel, kernel.config.runtime, problem, device)
