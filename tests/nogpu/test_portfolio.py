@@ -199,13 +199,14 @@ def test_a_kernel_that_need_not_copy_serves_aligned_shapes() -> None:
 
 
 def test_what_failed_without_copies_does_not_serve_with_them() -> None:
-    """On a shape where nothing is copied both run the same code."""
+    """On a shape where nothing is copied both run the same code; so one that is slow on the other shape is taken."""
     odd, aligned = Problem(4093, 4096, 4091, "bf16", "nt"), Problem(4096, 4096, 4096, "bf16", "nt")
     space = SPACES["wgmma"]
     usual, wide = (space.config({**space.default, "tile_n": tile_n}) for tile_n in (128, 192))
-    wide_copied = space.config({**wide.as_dict(), "pack_a": 1, "pack_b": 1})
+    usual_copied, wide_copied = (space.config({**one.as_dict(), "pack_a": 1, "pack_b": 1}) for one in (usual, wide))
     listed = [of_space(space, odd, wide_copied, 240.0), of_space(space, aligned, usual, 200.0)]
-    wrong: list[Search] = [(listed[1].key, {wide: Measurement("wrong_result", detail="row 3")})]
+    slow = (listed[0].key, {usual_copied: Measurement("ok", 600.0, samples=5)})
+    wrong: list[Search] = [slow, (listed[1].key, {wide: Measurement("wrong_result", detail="row 3")})]
     _, found = collect_few(listed, SPACES, wrong, most=1)
     assert dict(found.served[1].kernel.config.parameters)["tile_n"] == 128
 
