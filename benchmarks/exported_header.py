@@ -3,17 +3,23 @@
 
     python3 benchmarks/exported_header.py benchmarks/results/h200/fp32-d92cad2-table.json --unseen 40 -o header.json
 
-With `--cache`, what a cache has measured of the winners' kernels on each other's shapes counts, as in an export. Every
-shape of the table is computed through `kt::gemm` of the header, verified in full, and timed interleaved with the winner
-as kt launches it. Then shapes that the table does not have, drawn at random: what the header picks is verified and
-timed beside every winner's kernel of the header that can compute the shape, and beside cuBLAS.
+With `--cache`, what a cache has measured of the winners' kernels on each other's shapes counts, as in an export; with
+`--max-kernels`, the header has few. Every shape of the table is computed through `kt::gemm` of the header, verified in
+full, and timed interleaved with its winner as kt launches it. Then shapes that the table does not have, drawn at
+random: what the header picks is verified and timed beside every kernel that a header without `--max-kernels` would
+choose from, with the run-time choices that are expected to suit it best, and beside cuBLAS.
+
+Where the machine of the GPU has no nvcc, `--build-only FILE` makes the library elsewhere, with the same arguments, and
+`--library FILE` takes it.
 """
 
 # ruff: noqa: E402
 import argparse
+import hashlib
 import json
 import math
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -28,9 +34,11 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 from kt.cache.records import BestConfig
 from kt.cache.store import Store
 from kt.cli.measurements import winners_elsewhere
+from kt.devices.device import Device
 from kt.devices.local import local_device
-from kt.export.collect import collect
-from kt.export.contents import Search
+from kt.export.collect import collect, collect_few
+from kt.export.contents import Contents, Search, formats_of, known_device
+from kt.export.dispatch import expected
 from kt.export.json_table import read_table
 from kt.export.kernel_header import kernel_header
 from kt.export.runnable import launches_of
@@ -52,21 +60,61 @@ from kt.tuner.refinement import PeerUnavailable, refine
 from kt.tuner.stopwatch import CudaStopwatch
 from kt.tuner.toolchain import compile_job, toolchain
 from kt.tuner.verify import Verifier, scalars_of_passes
-from support.exported_library import ExportedLibrary
+from support.exported_library import ExportedLibrary, build
 
 SEED = 3
 HEADER = "header"
 
 
-class Bench:
-    """The header of a table, built, and its kernels as kt compiles them."""
+class Headers:
+    """What the header of some tables has, and what it would have with all kernels.
 
-    def __init__(self, tables: Sequence[Path], dtype: str | None, seconds: float, cache: Path | None = None) -> None:
-        winners = [best for path in tables for best in read_table(path) if dtype in (None, best.key.problem.dtype)]
+    Attributes:
+        contents: of the header.
+        everything: the same, unless the header has few kernels.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        tables = [best for path in options.tables for best in read_table(path)]
+        winners = [best for best in tables if options.dtype in (None, best.key.problem.dtype)]
         spaces = {space.family: space for space in builtin_spaces()}
+        searches = measured(options.cache, winners, spaces) if options.cache else []
+        self.everything = self.contents = collect(winners, spaces, searches)
+        if options.max_kernels:
+            self.contents, few = collect_few(winners, spaces, searches, most=options.max_kernels)
+            print(
+                f"{few.kernels} of {few.before} kernels: {few.mean_loss:.3f} slower, as reckoned, on {len(few.known)}"
+            )
+        self.text = kernel_header(self.contents)
+
+    def built(self, arch: str, library: Path | None) -> Path:
+        """The header's library: built now, or elsewhere for the same header."""
+        if library is None:
+            return build(Path(tempfile.mkdtemp()), self.text, arch)
+        if _digest_file(library).read_text() != self._digest:
+            raise SystemExit(f"{library} was not built for this header: {_digest_file(library)}")
+        return library
+
+    def build_only(self, arch: str, library: Path) -> None:
+        shutil.copyfile(build(Path(tempfile.mkdtemp()), self.text, arch), library)
+        _digest_file(library).write_text(self._digest)
+
+    @property
+    def _digest(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def _digest_file(library: Path) -> Path:
+    return library.with_suffix(".digest")
+
+
+class Bench:
+    """The header of a table, built, and the kernels that it may have as kt compiles them."""
+
+    def __init__(self, headers: Headers, seconds: float, library: Path | None = None) -> None:
         self.device = local_device()
         self.seconds = seconds
-        self.contents = collect(winners, spaces, measured(cache, winners, spaces) if cache else ())
+        self.contents = headers.everything
         pool = CompilePool(0, CubinCache(Path(tempfile.mkdtemp())), 120.0)
         jobs = []
         for kernel in self.contents.kernels.kernels:
@@ -75,10 +123,8 @@ class Bench:
         for job in {job.digest: job for job in jobs}.values():
             pool.submit(job)
         started = time.monotonic()
-        text = kernel_header(self.contents)
-        self.library = ExportedLibrary(Path(tempfile.mkdtemp()), text, self.device.arch)
+        self.library = ExportedLibrary(headers.built(self.device.arch, library))
         self.build_s = time.monotonic() - started
-        self.characters = len(text)
         done: dict[str, Binary] = {}
         while pool.pending:
             done |= {binary.digest: binary for binary in pool.poll(1.0)}
@@ -163,9 +209,26 @@ def measured(cache: Path, winners: Sequence[BestConfig], spaces: Mapping[str, Se
         return winners_elsewhere(store, winners, spaces, ())
 
 
-def unseen(listed: Sequence[Problem], count: int) -> Iterator[Problem]:
+def rivals(contents: Contents, problem: Problem, device: Device) -> list[int]:
+    """Of each kernel that a shape which was not tuned may be given, the variant that is expected to suit it best."""
+    group = contents.groups.get((device.identity, *formats_of(problem), problem.layout), [])
+    found = []
+    for candidate in group:
+        times = expected(contents, candidate, problem, device)
+        kernel = contents.kernels.kernels[contents.kernels.variants[candidate.variants[0]].kernel]
+        runnable = [
+            variant
+            for variant in candidate.variants
+            if launches_of(kernel, contents.kernels.variants[variant].runtime, problem, device) is not None
+        ]
+        if runnable:
+            found.append(min(runnable, key=lambda variant: times[variant]))
+    return found
+
+
+def unseen(listed: Sequence[Problem], count: int, seed: int) -> Iterator[Problem]:
     """Shapes in the formats and layouts of the listed ones, and as large; seven of ten are multiples of 8."""
-    chooser = random.Random(7)
+    chooser = random.Random(seed)
     made = 0
     while made < count:
         like = chooser.choice(listed)
@@ -184,23 +247,34 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder of a cache with measurements of these winners")
     parser.add_argument("--dtype", help="only winners of this format")
     parser.add_argument("--unseen", type=int, default=0, help="random shapes besides")
+    parser.add_argument("--seed", type=int, default=7, help="of these")
+    parser.add_argument("--no-tuned", dest="tuned", action="store_false", help="leave the table's own shapes out")
     parser.add_argument("--seconds", type=float, default=0.25, help="of timing for each shape")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds in all")
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--max-kernels", type=int, help="a header of so many kernels")
+    parser.add_argument("--build-only", type=Path, metavar="FILE", help="make the library of the header, and no more")
+    parser.add_argument("--library", type=Path, metavar="FILE", help="that was made so, in place of nvcc")
+    parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     started = time.monotonic()
-    bench = Bench(options.tables, options.dtype, options.seconds, options.cache)
-    print(f"header of {bench.characters} characters built in {bench.build_s:.1f} s", flush=True)
-    listed = [best.key.problem for best in bench.contents.winners]
+    headers = Headers(options)
+    winners = headers.everything.winners
+    if options.build_only:
+        headers.build_only(known_device(winners[0].key.device).arch, options.build_only)
+        return
+    bench = Bench(headers, options.seconds, options.library)
+    print(f"header of {len(headers.text)} characters built in {bench.build_s:.1f} s", flush=True)
+    listed = [best.key.problem for best in winners]
     rows: list[dict[str, Any]] = []
-    for index, problem in enumerate(listed):
+    for problem in unseen(listed, options.unseen, options.seed):
+        if time.monotonic() - started < options.limit:
+            variants = rivals(headers.everything, problem, known_device(winners[0].key.device))
+            rows.append(bench.time(problem, variants, peer=True) | {"tuned": False})
+    for index, problem in enumerate(listed if options.tuned else ()):
         if time.monotonic() - started < options.limit:
             rows.append(bench.time(problem, [bench.contents.entries[index]], peer=False) | {"tuned": True})
-    everything = sorted(set(bench.contents.entries))
-    for problem in unseen(listed, options.unseen):
-        if time.monotonic() - started < options.limit:
-            rows.append(bench.time(problem, everything, peer=True) | {"tuned": False})
-    options.output.write_text(json.dumps({"build_s": bench.build_s, "rows": rows}, indent=1))
+    if options.output:
+        options.output.write_text(json.dumps({"build_s": bench.build_s, "rows": rows}, indent=1))
     _report(rows)
 
 
@@ -217,7 +291,8 @@ def _report(rows: Sequence[dict[str, Any]]) -> None:
         if not ratios:
             continue
         mean = math.exp(statistics.fmean(math.log(ratio) for ratio, _ in ratios))
-        print(f"{'tuned' if tuned else 'unseen'}: {len(ratios)} shapes, {mean:.3f} of the best of its kernels")
+        kind, above = ("tuned" if tuned else "unseen"), sum(ratio > 1.25 for ratio, _ in ratios)
+        print(f"{kind}: {len(ratios)} shapes, {mean:.3f} of the best kernel, {above} above 1.25")
         for ratio, row in sorted(ratios, key=lambda item: -item[0])[:8]:
             print(f"  {ratio:.3f} {row['problem']} {row['found']} {row['us'][HEADER]:.1f} us")
         cublas = [row["cublas"]["cublas"] / row["us"][HEADER] for row in chosen if row["cublas"].get("cublas")]

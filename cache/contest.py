@@ -59,7 +59,7 @@ class Contest:
         old = self._taken.get(place) or self._counterpart(place)
         if old is None:
             self.new += 1
-        elif _without_provenance(old.best) == _without_provenance(winner.best):
+        elif _is_same(old.best, winner.best):
             self.same += 1
         else:
             kept, dropped = sorted((old, winner), key=_standing)
@@ -83,8 +83,16 @@ class Contest:
 
 
 def _standing(row: Stored) -> tuple[object, ...]:
-    return (*rank(row.best), best_record(row.best), -row.made_at)
+    unknown = row.best.measurement.screened_us is None
+    return (*rank(row.best), unknown, best_record(row.best), -row.made_at)
 
 
-def _without_provenance(best: BestConfig) -> str:
-    return best_record(replace(best, provenance={}))
+def _is_same(one: BestConfig, other: BestConfig) -> bool:
+    """Whether two winners say the same, as far as both say anything of the screening; old caches and tables do not."""
+    both_known = None not in (one.measurement.screened_us, other.measurement.screened_us)
+    return _compared(one, screening=both_known) == _compared(other, screening=both_known)
+
+
+def _compared(best: BestConfig, *, screening: bool) -> str:
+    measurement = best.measurement if screening else replace(best.measurement, screened_us=None)
+    return best_record(replace(best, measurement=measurement, provenance={}))

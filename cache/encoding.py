@@ -137,7 +137,11 @@ def _decode_tensor_map(fields: Fields) -> TensorMap:
 
 
 def encode_measurement(measurement: Measurement) -> dict[str, Any]:
-    values = {"time_us": _float(measurement.time_us), "spread": _known(measurement.spread)}
+    values = {
+        "time_us": _float(measurement.time_us),
+        "spread": _known(measurement.spread),
+        "screened_us": _float(measurement.screened_us),
+    }
     return dict(vars(measurement)) | values
 
 
@@ -176,6 +180,7 @@ def decode_measurement(fields: Fields) -> Measurement:
         registers=fields.optional_integer("registers"),
         spill_bytes=fields.optional_integer("spill_bytes"),
         smem_bytes=fields.optional_integer("smem_bytes"),
+        screened_us=_optional_time(fields, "screened_us"),
     )
     if (measurement.status == "ok") != (measurement.time_us is not None):
         raise FieldError(f"{fields.path('time_us')}: is {measurement.time_us} with status {measurement.status!r}")

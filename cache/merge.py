@@ -175,4 +175,4 @@ def _measurement_standing(values: tuple[Any, ...]) -> tuple[object, ...]:
         order = 1 if measurement.refined else 2
     else:
         order = 3
-    return (order, measurement.time_us or 0.0, canonical(values))
+    return (order, measurement.time_us or 0.0, measurement.screened_us is None, canonical(values))

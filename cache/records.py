@@ -29,6 +29,9 @@ class Measurement:
         predicted: the time is the model's, not a measurement.
         detail: for a failure, the one-line cause.
         registers, spill_bytes, smem_bytes: of the main kernel, where known (static plus dynamic shared memory).
+        screened_us: of a refined one, what its screening said, where known. A screening follows a pause, and finals are
+            a load, so that the GPU's clock may be 15% lower there: what was only screened compares with this, not with
+            `time_us`.
     """
 
     status: Status
@@ -42,6 +45,7 @@ class Measurement:
     registers: int | None = None
     spill_bytes: int | None = None
     smem_bytes: int | None = None
+    screened_us: float | None = None
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ BEST_QUERY = (
     "FROM best JOIN keys ON keys.id = best.key_id"
 )
 _FIELDS = tuple(MEASUREMENT_COLUMNS)[:-1]  # all but made_at are fields of `Measurement`
+_RESOURCES = ("registers", "spill_bytes", "smem_bytes")
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 # What decoding raises for bad contents: bad JSON or fields, a blob where text should be, endless nesting.
 _UNREADABLE = (ValueError, TypeError, RecursionError)
@@ -129,12 +130,14 @@ def measurement_values(measurement: Measurement, made_at: int) -> tuple[Any, ...
 
 def decode_measurement_row(values: Sequence[Any]) -> Measurement | None:
     """The measurement, None if the row holds a status or time that no measurement has."""
-    status, time_us, spread, samples, refined, noisy, predicted, *rest = values[: len(_FIELDS)]
-    timed = time_us is not None
-    if status not in STATUSES or timed != (status == "ok") or (timed and not is_time(time_us)):
+    found: dict[str, Any] = dict(zip(_FIELDS, values, strict=False))
+    timed = found["time_us"] is not None
+    if found["status"] not in STATUSES or timed != (found["status"] == "ok"):
         return None
-    if not isinstance(spread, float | None) or not isinstance(samples, int) or not isinstance(rest[0], str):
+    if not all(found[name] is None or is_time(found[name]) for name in ("time_us", "screened_us")):
         return None
-    if not all(isinstance(figure, int | None) for figure in rest[1:]):
+    kinds = {"spread": float | None, "samples": int, "detail": str, **dict.fromkeys(_RESOURCES, int | None)}
+    if not all(isinstance(found[name], kind) for name, kind in kinds.items()):
         return None
-    return Measurement(status, time_us, spread, samples, bool(refined), bool(noisy), bool(predicted), *rest)
+    found |= {name: bool(found[name]) for name in ("refined", "noisy", "predicted")}
+    return Measurement(**found)

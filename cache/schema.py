@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 APPLICATION_ID = 0x6B74_6331  # "ktc1": tells a kt cache from any other SQLite file
-SCHEMA = 1
+SCHEMA = 2
 
 # Columns of a measurement after its key, configuration and source, in the order of the fields of `Measurement`.
 MEASUREMENT_COLUMNS: dict[str, str] = {
@@ -33,6 +33,7 @@ MEASUREMENT_COLUMNS: dict[str, str] = {
     "registers": "INTEGER",
     "spill_bytes": "INTEGER",
     "smem_bytes": "INTEGER",
+    "screened_us": "REAL",
     "made_at": "INTEGER NOT NULL DEFAULT 0",
 }
 
@@ -130,32 +131,54 @@ def upgrade(connection: sqlite3.Connection, version: int) -> None:
 
 def _add_what_schema_0_lacked(connection: sqlite3.Connection) -> None:
     """Schema 0 knew only status and time of a measurement, and winners without ties, samples and spread."""
+    _add_columns(connection)
+    connection.execute("CREATE TABLE IF NOT EXISTS writers (version TEXT PRIMARY KEY, opened INTEGER NOT NULL)")
+    _complete_winners(connection, _LACKED_BY_0, _LACKED_BY_0_OF_MEASUREMENTS)
+
+
+def _add_what_schema_1_lacked(connection: sqlite3.Connection) -> None:
+    """Schema 1 forgot what a finalist's screening had said."""
+    _add_columns(connection)
+    _complete_winners(connection, {}, {"screened_us": None})
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """What `measurements` lacks of the columns of today."""
     present = {row[1] for row in connection.execute("PRAGMA table_info(measurements)")}
     for name, kind in MEASUREMENT_COLUMNS.items():
         if name not in present:
             connection.execute(f"ALTER TABLE measurements ADD COLUMN {name} {kind}")
-    connection.execute("CREATE TABLE IF NOT EXISTS writers (version TEXT PRIMARY KEY, opened INTEGER NOT NULL)")
+
+
+_Lacked = dict[str, object]
+
+
+def _complete_winners(connection: sqlite3.Connection, lacked: _Lacked, of_measurement: _Lacked) -> None:
     for row_id, record in connection.execute("SELECT id, record FROM best").fetchall():
-        connection.execute("UPDATE best SET record = ? WHERE id = ?", (_completed(record), row_id))
+        completed = _completed(record, lacked, of_measurement)
+        connection.execute("UPDATE best SET record = ? WHERE id = ?", (completed, row_id))
 
 
-def _completed(record: str) -> str:
-    """A winner's record with the fields that schema 0 lacked; one that is not an object stays as it is."""
+def _completed(record: str, lacked: _Lacked, of_measurement: _Lacked) -> str:
+    """A winner's record with the fields that an older schema lacked; one that is not an object stays as it is."""
     try:
         data = json.loads(record)
-        data["measurement"] = _LATER_MEASUREMENT_FIELDS | data["measurement"]
+        data["measurement"] = of_measurement | data["measurement"]
     except (ValueError, TypeError, KeyError):
         return record
-    return json.dumps(_LATER_BEST_FIELDS | data)
+    return json.dumps(lacked | data)
 
 
-_LATER_MEASUREMENT_FIELDS = {
+_LACKED_BY_0_OF_MEASUREMENTS: _Lacked = {
     "spread": None, "samples": 0, "refined": False, "noisy": False, "predicted": False, "detail": "",
     "registers": None, "spill_bytes": None, "smem_bytes": None,
 }  # fmt: skip
-_LATER_BEST_FIELDS = {
+_LACKED_BY_0: _Lacked = {
     "workspace_bytes": 0, "ties": [], "default_us": None, "baseline": {}, "floor_us": None, "edge": [],
     "provenance": {},
 }  # fmt: skip
 
-_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {0: _add_what_schema_0_lacked}
+_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
+    0: _add_what_schema_0_lacked,
+    1: _add_what_schema_1_lacked,
+}

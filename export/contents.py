@@ -18,6 +18,7 @@ from kt.search_spaces.space import Config, SearchSpace
 
 __all__ = [
     "NARROW",
+    "NARROW_STORES",
     "BucketServed",
     "Candidate",
     "Contents",
@@ -27,9 +28,13 @@ __all__ = [
     "formats_of",
     "group_of",
     "known_device",
+    "narrowing",
 ]
 
-NARROW = 1.5  # times as long, where a kernel that was measured with aligned rows is rendered for less aligned ones
+# Times as long, where what was measured with aligned rows is rendered for less aligned ones: of an operand that is read
+# as it lies, or of C alone.
+NARROW = 1.5
+NARROW_STORES = 1.1
 
 Search = tuple[CacheKey, Mapping[Config, Measurement]]
 Formats = tuple[str, str, str, str]  # dtype, accumulator, output, epilogue
@@ -110,12 +115,19 @@ class Contents:
         device = known_device(self.winners[entry].key.device)
         names = names_of(kernel, config.runtime, problem, device)
         costs = costs_of(self.cost_rules[config.family], names)
-        needs = (kernel.signature.align_a, kernel.signature.align_b, kernel.signature.align_c)
-        has = (problem.signature.align_a, problem.signature.align_b, problem.signature.align_c)
-        narrower = any(need < given for need, given in zip(needs, has, strict=True))
         weight = 1.0 if problem.layout == kernel.signature.layout else OTHER_LAYOUT
-        time_us = time_us * NARROW if narrower else time_us
+        time_us *= narrowing(kernel, problem)
         return point_at(costs, time_us, self.traffic[device.identity], entry, weight)
+
+
+def narrowing(kernel: Kernel, problem: Problem) -> float:
+    """How many times as long a kernel is taken to need as one that is rendered for rows as well aligned as a problem's.
+
+    An operand that is packed is multiplied in whole chunks, whatever its rows are.
+    """
+    packed = {name[-1] for name, value in kernel.config.parameters if name in ("pack_a", "pack_b") and value == 1}
+    narrower = {name for name in "abc" if getattr(kernel.signature, f"align_{name}") < problem.alignment(name)}
+    return NARROW if narrower - packed - {"c"} else NARROW_STORES if "c" in narrower else 1.0
 
 
 def formats_of(problem: Problem) -> Formats:

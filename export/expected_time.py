@@ -35,9 +35,9 @@ __all__ = [
 
 # Of what a block does besides its steps, in values of k; and of a launch. Fitted to measurements of the suite in seven
 # formats, and of 32 bf16 kernels on 60 shapes that were not tuned.
-EXTRA_DEPTH = 32
+EXTRA_DEPTH = 64
 LAUNCH_PS = 2_000_000
-LEAST_PART = 0.3  # of a measured time that is taken to be work, whatever launches and workspace are said to cost
+LEAST_PART = 0.1  # of a measured time that is taken to be work, whatever launches and workspace are said to cost
 LONGEST_PS = 4e18
 
 # What a step takes at least in which a block waits for data from memory; stages overlap. A block alone on a
@@ -45,7 +45,7 @@ LONGEST_PS = 4e18
 STEP_PS = 700_000
 
 # How much the measurement of a kernel in one layout says of the same parameters in another one.
-OTHER_LAYOUT = 0.3
+OTHER_LAYOUT = 0.1
 
 # A family that does not say how large its tiles are is compared as if these were they.
 _USUAL = {
@@ -118,7 +118,7 @@ def cost_rules(space: SearchSpace) -> dict[str, Expression]:
         "cdiv(kt_units, device.sm_count) * kt_depth",
         "kt_chain": f"cdiv(cdiv(k, {tile_k}), {slices}) * {STEP_PS} // {overlap}",
         "kt_launches": launches,
-        "kt_workspace": space.workspace_bytes.text,
+        "kt_workspace": "workspace_traffic" if "workspace_traffic" in known else space.workspace_bytes.text,
     }
     return {**space.derived, **{name: compose(text) for name, text in texts.items()}}
 
@@ -161,8 +161,8 @@ def overhead_ps(costs: Costs, traffic: int) -> int:
 def expected(points: Sequence[Point], costs: Costs, traffic: int) -> tuple[int, int]:
     """The expected time in picoseconds, and the entry of the point whose units and depth are nearest.
 
-    A point weighs less with `unlikeness`, by which units or depth differ: 1 / (u + 1/u - 1), which is 1 for the same
-    and 1 / u for very different ones.
+    A point weighs less with `unlikeness`, by which units or depth differ: 1 / (u + 1/u - 1)^2, which is 1 for the same
+    and 1 / u^2 for very different ones.
     """
     nearest, least = points[0], unlikeness(points[0], costs)
     roots = weights = 0.0
@@ -170,7 +170,8 @@ def expected(points: Sequence[Point], costs: Costs, traffic: int) -> tuple[int, 
         unlike = unlikeness(point, costs)
         if unlike < least:
             nearest, least = point, unlike
-        weight = point.weight / (unlike + 1.0 / unlike - 1.0)
+        distance = unlike + 1.0 / unlike - 1.0
+        weight = point.weight / (distance * distance)
         roots += weight * point.root
         weights += weight
     root = roots / weights

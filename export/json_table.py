@@ -60,7 +60,8 @@ def row(best: BestConfig) -> dict[str, Any]:
         "ratio": {peer: _rounded(peer_us / time_us) for peer, peer_us in baseline.items()},
         **{name: record[name] for name in ("default_us", "ties", "tried", "total", "complete", "edge")},
         "kind": "predicted" if measurement["predicted"] else "measured",
-        **{name: measurement[name] for name in ("refined", "noisy", "registers", "spill_bytes", "smem_bytes")},
+        **{name: measurement[name] for name in ("refined", "screened_us", "noisy")},
+        **{name: measurement[name] for name in ("registers", "spill_bytes", "smem_bytes")},
         "device": device_fields(best.key.device),
         "toolchain": best.key.toolchain,
         "method": best.key.method,
@@ -147,6 +148,7 @@ def _decode_row(fields: Fields) -> BestConfig:
     record = {name: fields.raw(name) for name in _OF_WINNER}
     record["measurement"] = {name: fields.raw(name) for name in _OF_MEASUREMENT}
     record["measurement"] |= {"status": "ok", "predicted": predicted, "detail": ""}
+    record["measurement"]["screened_us"] = fields.raw("screened_us") if "screened_us" in fields.names() else None
     record["config"] = {name: choices.raw(name) for name in ("parameters", "runtime")}
     record["config"]["family"] = fields.text("family")
     record["provenance"] = {}

@@ -36,7 +36,22 @@ GPU_FIGURES = {
 _WORD = re.compile(r"\w+")
 # Names of the header that a function for a kernel uses; variables of a space must not hide them.
 _TAKEN = frozenset(
-    ("beta", "cdiv", "choice", "choose", "fails", "gpu", "holds", "least", "most", "number", "out", "power", "sizes")
+    (
+        "beta",
+        "cdiv",
+        "choice",
+        "choose",
+        "fails",
+        "gpu",
+        "holds",
+        "least",
+        "most",
+        "number",
+        "out",
+        "power",
+        "rows",
+        "sizes",
+    )
 )
 
 
@@ -154,6 +169,7 @@ class _Terms(Mapping[str, Term]):
             self._terms["device.compute_capability"] = known(kernel.capability)
         self._sources = {name: f"sizes.{name}" for name in SIZES}
         self._sources |= {name: f"choice.{name}" for name in kernel.space.runtime}
+        self._sources |= {f"operand_align_{name}": f"rows.{name}" for name in "ab"}
         self._sources |= {f"device.{name}": f"gpu.{name}" for name in GPU_FIGURES}
         self._variables: dict[str, str] = {}
 

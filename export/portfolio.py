@@ -14,17 +14,22 @@ from typing import Literal
 
 from kt.cache.records import BestConfig, Measurement
 from kt.errors import NoValidConfiguration
-from kt.export.contents import NARROW, Contents, formats_of, known_device
+from kt.export.contents import Contents, formats_of, known_device, narrowing
 from kt.export.covering import best_of, cheapest_alike, smallest_cover
-from kt.export.expected_time import Point, costs_of, expected
+from kt.export.expected_time import Costs, Point, costs_of_each, expected
 from kt.export.kernels import Kernel, generic, on_device
-from kt.export.runnable import launches_of, names_of
+from kt.export.runnable import launches_of, names_of, never_runs
 from kt.export.standards import ABSENT
-from kt.search_spaces.space import Config, Value
+from kt.problems import Signature
+from kt.problems.problem import MAX_ALIGNMENT
+from kt.search_spaces.copies import COPYING, copying_for, without_copies
+from kt.search_spaces.names import Names
+from kt.search_spaces.space import Config, SearchSpace, Value
 
 __all__ = ["Portfolio", "Served", "Source", "portfolio"]
 
 Runtime = tuple[tuple[str, Value], ...]
+Parameters = tuple[str, tuple[tuple[str, Value], ...]]  # with the family
 Source = Literal["measured", "expected", "predicted"]
 
 
@@ -115,12 +120,24 @@ class _Offers:
         self._kernels: list[Kernel] = []
         self._best: list[dict[int, tuple[float, Runtime, Source]]] = []  # of each kernel, by shape
         self._points: dict[tuple[object, ...], list[Point]] = {}
+        self._devices = {best.key.device: known_device(best.key.device) for best in known.winners}
+        self._runtimes = _runtimes(known.winners)
+        self._known_choices: dict[tuple[tuple[object, ...], int], dict[Runtime, float]] = {}
+        self._by_kernel = [self._of_kernels(of_shape) for of_shape in times]
         for members in self.parts():
             for kernel in self._of_part(members):
                 best = {index: one for index in members if (one := self._time(kernel, index)) is not None}
                 if best:
                     self._kernels.append(kernel)
                     self._best.append(best)
+
+    def _of_kernels(self, of_shape: Mapping[str, float]) -> dict[Parameters, dict[Runtime, float]]:
+        """The times of a shape, by family and parameters."""
+        found: dict[Parameters, dict[Runtime, float]] = {}
+        for identity, time_us in of_shape.items():
+            config = self._known.configs[identity]
+            found.setdefault((config.family, config.parameters), {})[config.runtime] = time_us
+        return found
 
     def parts(self) -> list[list[int]]:
         """Numbers of the winners that a kernel may share: of one device, formats and layout."""
@@ -167,48 +184,92 @@ class _Offers:
         return self._known.winners[index].measurement.time_us or 1.0
 
     def _of_part(self, members: Sequence[int]) -> Iterator[Kernel]:
-        """The winners' parameters for all alignments that the part's shapes have."""
+        """All parameters that were measured on the part's shapes, a winner's or not, for all alignments that these
+        have: what is nobody's winner may do well on many."""
         device = self._known.winners[members[0]].key.device
         signatures = dict.fromkeys(self._known.winners[index].key.problem.signature for index in members)
         plain: dict[str, Config] = {}
-        for index in members:
-            config = self._known.winners[index].config
+        for config in self._measured_on(members):
             plain.setdefault(Config(config.family, config.parameters).identity, config)
         for config in plain.values():
             space = self._known.spaces[config.family]
-            yield from (on_device(space, config, signature, device.compute_capability) for signature in signatures)
+            for signature in signatures:
+                for one in dict.fromkeys((config, _packed(space, config, signature))):
+                    yield on_device(space, one, signature, device.compute_capability)
+
+    def _measured_on(self, members: Sequence[int]) -> Iterator[Config]:
+        """Configurations that were measured on the part's shapes; those of winners first."""
+        yield from (self._known.winners[index].config for index in members)
+        yield from (self._known.configs[identity] for index in members for identity in self._times[index])
 
     def _time(self, kernel: Kernel, index: int) -> tuple[float, Runtime, Source] | None:
         """The least time of the kernel on a shape, with the run-time choices, and where the time is from."""
-        problem = self._known.winners[index].key.problem
-        device = known_device(self._known.winners[index].key.device)
-        found: list[tuple[float, Runtime, Source]] = []
-        for runtime, time_us in self._runtimes(kernel, index).items():
-            if launches_of(kernel, runtime, problem, device) is None:
-                continue
-            own = problem.signature == kernel.signature
-            if time_us is not None:
-                found.append((time_us if own else time_us * NARROW, runtime, "measured" if own else "expected"))
-            elif not self._known.may_fail(kernel.config, index):
-                costs = costs_of(
-                    self._known.cost_rules[kernel.config.family], names_of(kernel, runtime, problem, device)
-                )
-                ps, entry = expected(self._points_of(kernel), costs, self._known.traffic[device.identity])
-                behind = self._known.winners[entry].measurement.predicted
-                found.append((ps / 1e6, runtime, "predicted" if behind else "expected"))
-        return min(found, key=lambda one: (one[2] != "measured", one[0]), default=None)  # what was measured goes before
+        key = self._known.winners[index].key
+        if never_runs(kernel, key.problem, self._devices[key.device]):
+            return None
+        measured = self._measured_time(kernel, index)
+        if measured is not None and measured[2] == "measured":
+            return measured
+        found = [one for one in (measured, self._expected_time(kernel, index)) if one is not None]
+        return min(found, key=lambda one: one[0], default=None)
 
-    def _runtimes(self, kernel: Kernel, index: int) -> dict[Runtime, float | None]:
-        """Run-time choices of the family's winners; with the time on the shape if the parameters were measured so."""
-        family = kernel.config.family
-        found: dict[Runtime, float | None] = {
-            best.config.runtime: None for best in self._known.winners if best.config.family == family
-        }
-        for identity, time_us in self._times[index].items():
-            config = self._known.configs[identity]
-            if config.family == family and config.parameters == kernel.config.parameters:
-                found[config.runtime] = time_us
-        return found
+    def _measured_time(self, kernel: Kernel, index: int) -> tuple[float, Runtime, Source] | None:
+        """The least that was measured of the parameters on the shape, of what the kernel can run."""
+        problem = self._known.winners[index].key.problem
+        own = problem.signature == kernel.signature
+        choices = self._choices(kernel, index)
+        for runtime, time_us in sorted(choices.items(), key=lambda choice: choice[1]):
+            if self._can_run(kernel, runtime, index):
+                scale = narrowing(kernel, problem)
+                return (time_us, runtime, "measured") if own else (time_us * scale, runtime, "expected")
+        return None
+
+    def _expected_time(self, kernel: Kernel, index: int) -> tuple[float, Runtime, Source] | None:
+        """The least that the kernel is expected to take with run-time choices that were not measured on the shape."""
+        family, best = kernel.config.family, self._known.winners[index]
+        known = self._choices(kernel, index)
+        others = [one for one in self._runtimes.get(family, ()) if one not in known]
+        points = self._points_of(kernel)
+        failed = any(
+            self._known.may_fail(config, index) for config in (kernel.config, self._as_measured(kernel, index))
+        )
+        if failed or not (others and points):
+            return None
+        names = names_of(kernel, others[0], best.key.problem, self._devices[best.key.device])
+        traffic = self._known.traffic[best.key.device]
+        alike: dict[Costs, list[Runtime]] = {}
+        for costs, runtime in zip(costs_of_each(self._known.cost_rules[family], names, others), others, strict=True):
+            alike.setdefault(costs, []).append(runtime)
+        times = [(*expected(points, costs, traffic), runtimes) for costs, runtimes in alike.items()]
+        for ps, entry, runtimes in sorted(times, key=lambda one: one[0]):
+            for runtime in (one for one in runtimes if self._can_run(kernel, one, index)):
+                behind = self._known.winners[entry].measurement.predicted
+                return ps / 1e6, runtime, "predicted" if behind else "expected"
+        return None
+
+    def _can_run(self, kernel: Kernel, runtime: Runtime, index: int) -> bool:
+        key = self._known.winners[index].key
+        return launches_of(kernel, runtime, key.problem, self._devices[key.device]) is not None
+
+    def _choices(self, kernel: Kernel, index: int) -> dict[Runtime, float]:
+        """Run-time choices with which what the kernel does on a shape was measured there, and the times."""
+        name = (kernel.identity, index)
+        if name not in self._known_choices:
+            config = self._as_measured(kernel, index)
+            self._known_choices[name] = self._by_kernel[index].get((config.family, config.parameters), {})
+        return self._known_choices[name]
+
+    def _as_measured(self, kernel: Kernel, index: int) -> Config:
+        """The parameters with which a search has measured what the kernel does on a shape.
+
+        Where it copies nothing, it is as fast as one that never copies.
+        """
+        key, config = self._known.winners[index].key, kernel.config
+        if COPYING in kernel.space.derived:
+            names = names_of(kernel, config.runtime, key.problem, self._devices[key.device])
+            if not Names(names, kernel.space.derived)[COPYING]:
+                config = without_copies(kernel.space, config)
+        return config
 
     def _points_of(self, kernel: Kernel) -> list[Point]:
         """Where the kernel's parameters were measured, in any layout of its formats."""
@@ -217,15 +278,27 @@ class _Offers:
         return self._points[kernel.identity]
 
     def _measured(self, kernel: Kernel) -> Iterator[Point]:
-        config = kernel.config
-        for index, of_shape in enumerate(self._times):
-            problem = self._known.winners[index].key.problem
-            if problem.dtype != kernel.signature.dtype:
-                continue
-            for identity, time_us in of_shape.items():
-                measured = self._known.configs[identity]
-                if measured.family == config.family and measured.parameters == config.parameters:
-                    yield self._known.point(kernel, measured, problem, time_us, index)
+        family, parameters = kernel.config.family, kernel.config.parameters
+        for index, best in enumerate(self._known.winners):
+            if best.key.problem.dtype == kernel.signature.dtype:
+                for runtime, time_us in self._choices(kernel, index).items():
+                    measured = Config(family, parameters, runtime)
+                    yield self._known.point(kernel, measured, best.key.problem, time_us, index)
+
+
+def _packed(space: SearchSpace, config: Config, signature: Signature) -> Config:
+    """The configuration with copies of the operands whose rows are not aligned, in families that copy only these."""
+    if COPYING not in space.derived or (signature.align_a, signature.align_b) == (MAX_ALIGNMENT, MAX_ALIGNMENT):
+        return config
+    return copying_for(space, config, {"a": signature.align_a, "b": signature.align_b})
+
+
+def _runtimes(winners: Sequence[BestConfig]) -> dict[str, list[Runtime]]:
+    """The run-time choices of the winners of each family."""
+    found: dict[str, dict[Runtime, None]] = {}
+    for best in winners:
+        found.setdefault(best.config.family, {})[best.config.runtime] = None
+    return {family: list(runtimes) for family, runtimes in found.items()}
 
 
 def _entry(served: Served) -> BestConfig:

@@ -7,9 +7,10 @@ from kt.errors import InputError
 from kt.export.kernels import Kernel
 from kt.problems import Problem
 from kt.search_spaces.launch import resolve, violated
+from kt.search_spaces.names import leaves
 from kt.search_spaces.space import Config, Launch, TensorMap, Value
 
-__all__ = ["MOST_BYTES", "is_possible", "launches_of", "names_of"]
+__all__ = ["MOST_BYTES", "is_possible", "launches_of", "names_of", "never_runs"]
 
 MOST_BYTES = 2**48  # of an operand
 _MOST_STRIDE = 2**40  # of TMA, in bytes
@@ -49,6 +50,21 @@ def launches_of(
         return None
     maps = [one for launch in launches for one in launch.tensor_maps]
     return (launches, workspace) if all(_addressable(one, problem) for one in maps) else None
+
+
+def never_runs(kernel: Kernel, problem: Problem, device: Device) -> bool:
+    """Whether it is certain that the kernel cannot compute the problem, whatever the run-time choices.
+
+    One look in place of one for each of them; False is no promise.
+    """
+    if any(problem.alignment(name) < getattr(kernel.signature, f"align_{name}") for name in "abc"):
+        return True
+    names = names_of(kernel, kernel.config.runtime, problem, device)
+    try:
+        broken = violated(kernel.space, kernel.config, names)
+    except InputError:
+        return False
+    return broken is not None and not leaves(broken.require.names, kernel.space.derived) & kernel.space.runtime.keys()
 
 
 def names_of(

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from kt.devices.device import Device, DeviceIdentity
-from kt.export.contents import NARROW, Candidate, Contents, Formats, formats_of, group_of, known_device
+from kt.export.contents import Candidate, Contents, Formats, formats_of, group_of, known_device, narrowing
 from kt.export.covering import best_of
 from kt.export.expected_time import Point, costs_of_each, expected
 from kt.export.kernels import Kernel, on_device, runtimes
@@ -114,7 +114,7 @@ class _Standards:
         problem = self._result.winners[index].key.problem
         known = [time_us for _, time_us in self._measured.get((config.family, config.parameters), {}).get(index, ())]
         if known:
-            return min(known) * (NARROW if problem.signature != kernel.signature else 1.0)
+            return min(known) * narrowing(kernel, problem)
         return self._expected(kernel, problem) / 1e6
 
     def _expected(self, kernel: Kernel, problem: Problem) -> int:

@@ -82,6 +82,8 @@ def _measurements(measurement: Measurement) -> list[dict[str, Any]]:
     if measurement.time_us is not None:
         found += [{"name": "time", "value": measurement.time_us / 1000, "unit": "ms"}]
         found += [{"name": "samples", "value": measurement.samples, "unit": ""}]
+    if measurement.screened_us is not None:
+        found += [{"name": "screened_time", "value": measurement.screened_us / 1000, "unit": "ms"}]
     if measurement.spread is not None:
         found += [{"name": "spread", "value": measurement.spread, "unit": ""}]
     found += [

@@ -57,6 +57,7 @@ def _row() -> dict[str, Any]:
         },
         kind={"enum": ["measured", "predicted"]},
         refined=_flag("timed interleaved with the other finalists"),
+        screened_us=_or_null(_positive("time in the screening, before the finals, microseconds")),
         noisy=_flag("the spread stayed above the limit"),
         registers=_or_null(_count("registers of a thread")),
         spill_bytes=_or_null(_count("bytes of registers spilled by a thread")),

@@ -196,6 +196,7 @@ class Problem:
             "m": self.m, "n": self.n, "k": self.k, "batch": self.batch,
             "lda": self.lda, "ldb": self.ldb, "ldc": self.ldc,
             "align_a": self.alignment("a"), "align_b": self.alignment("b"), "align_c": self.alignment("c"),
+            "operand_align_a": self.alignment("a"), "operand_align_b": self.alignment("b"),
             "beta": self.beta, "layout_a": self.layout[0], "layout_b": self.layout[1],
             "dtype": self.dtype, "accumulator": self.accumulator, "out_dtype": self.out_dtype,
             "sizeof_in": self.element_bytes["a"], "sizeof_out": self.element_bytes["c"],

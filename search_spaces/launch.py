@@ -29,6 +29,10 @@ MAX_BLOCKS = 2**31 - 1
 MAX_THREADS = 1024
 MAX_BOX = 256  # elements along one side of what TMA copies at once
 SWIZZLES = (0, 32, 64, 128)
+# What a kernel may meet, whatever alignment it is compiled for.
+_OPERAND_ALIGNMENTS: dict[str, tuple[int, ...]] = dict.fromkeys(
+    ("operand_align_a", "operand_align_b"), (1, 2, 4, 8, 16)
+)
 
 
 def derive(space: SearchSpace, config: Config, names: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,14 +128,15 @@ def launchable(space: SearchSpace, config: Config, names: Mapping[str, Any] | No
 
 
 def _may_launch(space: SearchSpace, rule: LaunchRule, given: Mapping[str, Any]) -> bool:
-    runtime, needed = space.runtime.keys(), leaves(rule.when.names, space.derived)
+    offered = {**space.runtime, **_OPERAND_ALIGNMENTS}
+    runtime, needed = offered.keys(), leaves(rule.when.names, space.derived)
     known = given.keys() | runtime
     if not needed <= known:
         return True
     about = [(one, leaves(one.require.names, space.derived)) for one in space.constraints if needed & runtime]
     kept = {one: names for one, names in about if names <= known and names & needed & runtime}
     varied = [name for name in runtime if name in needed.union(*kept.values())]
-    every = product(*(space.runtime[name] for name in varied))
+    every = product(*(offered[name] for name in varied))
     tried = (_names(space, dict(zip(varied, values, strict=True)), given) for values in every)
     return any(truth(rule.when.evaluate(values)) and _keeps(kept, values) for values in tried)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["PROBLEM_SIZES", "Names", "lacks_sizes", "leaves"]
 
 # What an expression may name that differs between problems of one compile signature.
-PROBLEM_SIZES = frozenset(("m", "n", "k", "batch", "lda", "ldb", "ldc", "beta"))
+PROBLEM_SIZES = frozenset(("m", "n", "k", "batch", "lda", "ldb", "ldc", "beta", "operand_align_a", "operand_align_b"))
 
 
 def leaves(used: Iterable[str], derived: Mapping[str, Expression]) -> frozenset[str]:

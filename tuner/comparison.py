@@ -38,6 +38,14 @@ LIMIT_TIMES = 500  # of the winner's time, besides these limits
 WAIT_S = 0.1
 
 
+@dataclass(frozen=True)
+class Challenger:
+    """A rival that was faster than the winner when both were screened."""
+
+    rival: Rival
+    screened_us: float
+
+
 @dataclass
 class Comparison:
     """What is done once every shape of a run has its winner.
@@ -93,7 +101,7 @@ class Comparison:
 
         return [one for one in rivals.of(best) if not is_known(one)]
 
-    def _compare(self, best: BestConfig, holder: Rival | None, rivals: Sequence[Rival]) -> list[Rival]:
+    def _compare(self, best: BestConfig, holder: Rival | None, rivals: Sequence[Rival]) -> list[Challenger]:
         """Time rivals on a shape; those that are faster than its winner, the holder, as it is timed beside them."""
         message = Prepare(best.key.problem, self.request.seed, self.request.peers)
         if isinstance(self.gpu.ask(message, PREPARE_LIMIT_S), Failure):
@@ -107,7 +115,8 @@ class Comparison:
             self.recorder.compared(best.key, one.config, one.source, measurement)
             if measurement.time_us is not None and measurement.time_us < CHALLENGES_BELOW * won_us:
                 faster.append((measurement.time_us, one.config.identity, one))
-        return [one for _, _, one in sorted(faster, key=lambda item: item[:2])[:MOST_CHALLENGERS]]
+        chosen = sorted(faster, key=lambda item: item[:2])[:MOST_CHALLENGERS]
+        return [Challenger(rival, screened_us) for screened_us, _, rival in chosen]
 
     def _screened_us(self, best: BestConfig, holder: Rival | None) -> float:
         """The winner's time in a screening like the rivals': finals are of another clock, up to 17% lower."""
@@ -130,9 +139,10 @@ class Comparison:
         assert isinstance(reply, ScreenReply)
         return _with_resources(reply.measurement, one, binary)
 
-    def _finals(self, best: BestConfig, holder: Rival, challengers: Sequence[Rival]) -> BestConfig | None:
+    def _finals(self, best: BestConfig, holder: Rival, challengers: Sequence[Challenger]) -> BestConfig | None:
         """The winner against its challengers, verified in full; None if it stays."""
-        running = {one.config.identity: one for one in (holder, *challengers)}
+        by_name = {one.rival.config.identity: one for one in challengers}
+        running = {one.config.identity: one for one in (holder, *(one.rival for one in challengers))}
         candidates = tuple(_candidate(one, self._binary(one)) for one in running.values())
         limit = FINALS_LIMIT_S + LIMIT_TIMES * (best.measurement.time_us or 0.0) / 1e6
         try:
@@ -146,7 +156,7 @@ class Comparison:
         fastest = ranked[0] if ranked else best.config.identity
         if best.config.identity in (fastest, *reply.ties):
             return None
-        return self._won(best, running[fastest], reply)
+        return self._won(best, by_name[fastest], reply)
 
     def _note_failures(self, best: BestConfig, running: Mapping[str, Rival], reply: RefineReply | Failure) -> None:
         """What passed the screening may fail where every element is verified."""
@@ -158,12 +168,14 @@ class Comparison:
             one = running[name]
             self.recorder.compared(best.key, one.config, one.source, failed[name])
 
-    def _won(self, best: BestConfig, one: Rival, reply: RefineReply) -> BestConfig:
+    def _won(self, best: BestConfig, challenger: Challenger, reply: RefineReply) -> BestConfig:
+        one = challenger.rival
+        final = replace(reply.measurements[one.config.identity], screened_us=challenger.screened_us)
         space = next(space for space in self.request.spaces if space.family == one.config.family)
         better = replace(
             best,
             config=one.config,
-            measurement=_with_resources(reply.measurements[one.config.identity], one, self._binary(one)),
+            measurement=_with_resources(final, one, self._binary(one)),
             launches=one.launches,
             workspace_bytes=one.workspace_bytes,
             ties=(),

@@ -67,7 +67,7 @@ class Recorder:
     def best(self, shape: ShapeRun, decision: Decision) -> BestConfig:
         """The winner of a shape, stored; or the stored one, where this search has no more to say than that one's."""
         by_name = {trial.config.identity: trial for trial in shape.trials.values()}
-        finals = {name: _with_resources(by_name[name], one) for name, one in decision.finals.items()}
+        finals = {name: _complete(by_name[name], one) for name, one in decision.finals.items()}
         best = self._decided(shape, decision, finals)
         for peer, error in decision.peer_errors.items():
             self._tell_once(f"{peer} cannot be timed: {error}")
@@ -165,11 +165,20 @@ class Recorder:
             self.observer.warning(text)
 
 
-def _with_resources(trial: Trial, measurement: Measurement) -> Measurement:
+def _complete(trial: Trial, measurement: Measurement) -> Measurement:
+    """A final measurement with what the trial's screening and its binary say."""
+    if measurement.refined:
+        measurement = replace(measurement, screened_us=_screened_us(trial))
     if trial.binary is None:
         return measurement
     registers, spills, smem = resources(trial.binary, trial.launches)
     return replace(measurement, registers=registers, spill_bytes=spills, smem_bytes=smem)
+
+
+def _screened_us(trial: Trial) -> float | None:
+    """None if an earlier run has refined it and did not remember."""
+    known = trial.measurement
+    return trial.time_us if known is not None and (known.screened_us or not known.refined) else None
 
 
 def _stands(earlier: BestConfig, best: BestConfig, shape: ShapeRun) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kt.errors import KtError
+from kt.search_spaces.copies import copying_for
 from kt.search_spaces.launch import resolve, violated
 from kt.search_spaces.names import Names
 from kt.search_spaces.space import Config
@@ -66,7 +67,7 @@ class Rivals:
         kernels = self._runtimes[_formats(problem)]
         often = sorted(kernels, key=lambda kernel: (-len(kernels[kernel]), kernel.identity))[:MOST_KERNELS]
         configs = [config for kernel in often for config in self._choices(kernel, kernels[kernel], problem)]
-        found = [self.rival(config, problem) for config in configs if config != best.config]
+        found = [self.rival(config, problem) for config in dict.fromkeys(configs) if config != best.config]
         return [one for one in found if one is not None]
 
     def rival(self, config: Config, problem: Problem) -> Rival | None:
@@ -83,14 +84,24 @@ class Rivals:
 
     def _choices(self, kernel: Config, own: Sequence[Runtime], problem: Problem) -> list[Config]:
         """A kernel with the run-time arguments of most of its own shapes, and with those the model likes best here."""
-        offered = dict.fromkeys([*own, *_sliced(self._spaces[kernel.family])]) if self._is_known(kernel) else ()
-        every = [Config(kernel.family, kernel.parameters, runtime) for runtime in offered]
-        usable = [config for config in every if self._is_valid(config, problem)]
+        if not self._is_known(kernel):
+            return []
+        space = self._spaces[kernel.family]
+        offered = list(dict.fromkeys([*own, *_sliced(space)]))
+        usable = self._usable(kernel, offered, problem)
+        if not usable:  # elsewhere it copies operands that can be read as they lie here, or the other way round
+            alignments = {name: problem.alignment(name) for name in "ab"}
+            kernel = copying_for(space, Config(kernel.family, kernel.parameters, offered[0]), alignments)
+            usable = self._usable(kernel, offered, problem)
         if not usable:
             return []
         usual = Config(kernel.family, kernel.parameters, Counter(own).most_common(1)[0][0])
         chosen = [*([usual] if usual in usable else ()), *self._in_order(usable, problem)]
         return list(dict.fromkeys(chosen))[:CHOICES]
+
+    def _usable(self, kernel: Config, offered: Sequence[Runtime], problem: Problem) -> list[Config]:
+        every = [Config(kernel.family, kernel.parameters, runtime) for runtime in offered]
+        return [config for config in every if self._is_valid(config, problem)]
 
     def _in_order(self, configs: Sequence[Config], problem: Problem) -> list[Config]:
         """Configurations of one kernel, the best predicted first."""

@@ -17,7 +17,7 @@ from kt.export.kernel_header import render_kernel_header
 from kt.problems import LAYOUTS, Problem
 from kt.search_spaces.launch import violated
 from kt.search_spaces.loader import builtin_spaces
-from support.exported_library import ExportedLibrary
+from support.exported_library import ExportedLibrary, build
 from support.library_checks import LibraryChecks
 
 pytestmark = [
@@ -70,7 +70,7 @@ def unseen(listed: list[BestConfig]) -> Iterator[Problem]:
 @pytest.fixture(scope="module")
 def checks(device: Device, tmp_path_factory: pytest.TempPathFactory) -> LibraryChecks:
     header = render_kernel_header(winners(device), SPACES)
-    return LibraryChecks(ExportedLibrary(tmp_path_factory.mktemp("library"), header, device.arch))
+    return LibraryChecks(ExportedLibrary(build(tmp_path_factory.mktemp("library"), header, device.arch)))
 
 
 def test_tuned_and_unseen_shapes_are_computed_right(checks: LibraryChecks, device: Device) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -335,6 +336,26 @@ def test_an_older_schema_is_upgraded_without_loss(read_only: bool, tmp_path: Pat
         assert store.read("PRAGMA user_version") == [(SCHEMA,)]
         assert store.warnings == []
     assert ((tmp_path / NAME).read_bytes() == before) == read_only
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_schema_1_did_not_know_the_screening_of_finalists(read_only: bool, tmp_path: Path, make_winner: Make) -> None:
+    """What it has is read, and the time of the screening is unknown; winners may be stored beside it then."""
+    old, refined = make_winner(), Measurement("ok", 4.0, 0.01, 9, refined=True)
+    with Store.open(tmp_path) as store:
+        store.put_best(old)
+        store.put_measurement(old.key, old.config, "s", refined)
+    with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as connection, connection:
+        connection.execute("PRAGMA user_version = 1")
+        connection.execute("ALTER TABLE measurements DROP COLUMN screened_us")
+        connection.execute("UPDATE best SET record = json_remove(record, '$.measurement.screened_us')")
+    with Store.open(tmp_path, read_only=read_only) as store:
+        assert store.best(old.key, SIMT) == old
+        assert store.measurements(old.key) == {(old.config.identity, "s"): refined}
+        assert store.warnings == []
+        if not read_only:
+            store.put_measurement(old.key, old.config, "s", replace(refined, screened_us=3.5))
+            assert store.measurements(old.key)[old.config.identity, "s"].screened_us == 3.5
 
 
 def test_an_upgrade_that_fails_leaves_the_old_file(tmp_path: Path, make_winner: Make) -> None:

@@ -44,6 +44,7 @@ def test_measurements_come_back_as_they_were_put(tmp_path: Path, make_winner: Ma
             registers=255,
             spill_bytes=16,
             smem_bytes=49152,
+            screened_us=1.125 if status == "ok" else None,
         )
         for index, status in enumerate(STATUSES)
     }
@@ -269,7 +270,15 @@ def test_a_reading_store_refuses_to_write(tmp_path: Path, make_winner: Make) -> 
 
 @pytest.mark.parametrize(
     "damage",
-    ["status = 'great'", "time_us = 1e-320", "time_us = 'x'", "spread = 'x'", "samples = 'x'", "detail = x'00'"],
+    [
+        "status = 'great'",
+        "time_us = 1e-320",
+        "time_us = 'x'",
+        "spread = 'x'",
+        "samples = 'x'",
+        "detail = x'00'",
+        "screened_us = 0",
+    ],
 )
 def test_a_damaged_measurement_is_passed_over_with_a_warning(damage: str, tmp_path: Path, make_winner: Make) -> None:
     """G4: a status that this kt does not know costs that measurement, not the run; a value of no sense too."""

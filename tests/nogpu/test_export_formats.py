@@ -130,7 +130,9 @@ def test_every_status_has_its_word_in_t4(key: CacheKey) -> None:
 def test_times_in_t4_are_milliseconds(key: CacheKey) -> None:
     """2500 us are 2.5 ms, as a measurement and as the one run time that is known; a failure has neither."""
     tried = {
-        Config("simt", (("tile_m", 1),)): Measurement("ok", 2500.0, 0.01, 21, registers=40, smem_bytes=0),
+        Config("simt", (("tile_m", 1),)): Measurement(
+            "ok", 2500.0, 0.01, 21, refined=True, registers=40, smem_bytes=0, screened_us=2250.0
+        ),
         Config("simt", (("tile_m", 2),)): Measurement("wrong_result", detail="off by one"),
     }
     good, bad = json.loads(render_t4([(key, tried)]))["results"]
@@ -139,7 +141,8 @@ def test_times_in_t4_are_milliseconds(key: CacheKey) -> None:
     assert good["objectives"] == ["time"]
     values = {one["name"]: (one["value"], one["unit"]) for one in good["measurements"]}
     assert values == {
-        "time": (2.5, "ms"), "samples": (21, ""), "spread": (0.01, ""), "registers": (40, ""), "smem_bytes": (0, "B"),
+        "time": (2.5, "ms"), "samples": (21, ""), "screened_time": (2.25, "ms"), "spread": (0.01, ""),
+        "registers": (40, ""), "smem_bytes": (0, "B"),
     }  # fmt: skip
     assert bad["times"]["runtimes"] == []
     assert bad["measurements"] == [{"name": "error", "value": "wrong_result: off by one", "unit": ""}]

@@ -140,6 +140,16 @@ def test_a_table_read_again_is_the_same_table(winners: list[BestConfig], tmp_pat
     assert sorted(again, key=repr) == sorted(expected, key=repr)
 
 
+def test_a_table_of_before_does_not_know_the_screening(winners: list[BestConfig], tmp_path: Path) -> None:
+    """Older versions wrote no `screened_us`; their tables are read all the same."""
+    known = replace(winners[0], measurement=replace(winners[0].measurement, screened_us=1.5))
+    document = strict(render_table([known]))
+    assert document["rows"][0]["screened_us"] == 1.5
+    del document["rows"][0]["screened_us"]
+    (tmp_path / "t.json").write_text(json.dumps(document))
+    assert [best.measurement.screened_us for best in read_table(tmp_path / "t.json")] == [None]
+
+
 _TIMES = st.floats(min_value=1e-3, max_value=1e9)
 
 

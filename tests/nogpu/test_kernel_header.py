@@ -20,8 +20,9 @@ from kt.export.collect import collect
 from kt.export.contents import Contents, Search
 from kt.export.dispatch import pick
 from kt.export.kernel_header import render_kernel_header
-from kt.export.kernels import on_device
+from kt.export.kernels import Kernel, of_winner, on_device, runtimes
 from kt.export.launch_code import launcher
+from kt.export.runnable import launches_of, never_runs
 from kt.problems import LAYOUTS, Problem
 from kt.problems.ranges import Range, RangedShape
 from kt.search_spaces.launch import violated
@@ -72,7 +73,7 @@ int main(int count, char**) {
       std::printf(" %d %d %lld", plan.variant, plan.entry, plan.workspace_bytes);
       for (int i = 0; i < plan.sequence.count; ++i) {
         const kt::detail::Step& step = plan.sequence.steps[i];
-        std::printf(" | %u %u %d", step.grid, step.block, step.smem_bytes);
+        std::printf(" | %u %u %d %d", step.grid, step.block, step.smem_bytes, step.programmatic);
         for (int j = 0; j < step.map_count; ++j) {
           const kt::detail::Map& map = step.maps[j];
           const char operand = "abc"[static_cast<int>(map.operand)];
@@ -181,7 +182,7 @@ def answer(listed: Contents, problem: Problem, device: Device) -> str:
     launches, workspace = found.launches
     text = f"{found.found} {found.variant} {found.entry} {workspace}"
     for launch in launches:
-        text += f" | {launch.grid} {launch.block} {launch.smem_bytes}"
+        text += f" | {launch.grid} {launch.block} {launch.smem_bytes} {launch.programmatic:d}"
         text += "".join(f" map {map_text(one, problem)}" for one in launch.tensor_maps)
     return text
 
@@ -283,6 +284,48 @@ def test_plans_are_those_of_python(planner: Path) -> None:
     ]
     assert wrong[:5] == []
     assert {line.split()[0] for line in answers} >= {"exact", "neighbour", "standard", "generic", "nothing"}
+    in_order = [line for line in answers if re.search(r"\| \d+ \d+ \d+ 0 map a", line)]
+    assert in_order, "a kernel that may copy has met operands that need none"
+
+
+def test_what_never_runs_has_no_launches() -> None:
+    """Whatever the run-time choices; and most of what does not run is found so, without trying them all."""
+    listed = winners()
+    found = 0
+    for best, other in product(listed, listed):
+        kernel, problem = of_winner(best, SPACES), other.key.problem
+        if problem.dtype == best.key.problem.dtype and problem.layout == best.key.problem.layout:
+            ran = any(launches_of(kernel, runtime, problem, H200) for runtime in runtimes(kernel.space))
+            never = never_runs(kernel, problem, H200)
+            assert not (ran and never)
+            found += never
+    assert found >= 5
+
+
+def test_operands_that_need_no_copy_are_not_copied() -> None:
+    """A kernel for rows that begin anywhere reads aligned ones as they lie.
+
+    Behind its copies it asks for some before it waits for earlier grids; without them it must not start early. What has
+    to be turned is copied all the same.
+    """
+    odd, bytes_ = (best for best in winners() if dict(best.config.parameters).get("pack_a") == 1)
+    kernel = of_winner(odd, SPACES)
+
+    def launched(kernel: Kernel, problem: Problem) -> list[tuple[str, bool, list[bool]]]:
+        found = launches_of(kernel, kernel.config.runtime, problem, H200)
+        assert found is not None
+        launches, workspace = found
+        assert workspace > 0
+        copies = [[one.copy is not None for one in launch.tensor_maps] for launch in launches]
+        return [(launch.kernel, launch.programmatic, some) for launch, some in zip(launches, copies, strict=True)]
+
+    both = [("kt_gemm_copy_rows", True, []), ("kt_gemm", True, [True, True])]
+    assert launched(kernel, odd.key.problem) == both
+    assert launched(kernel, Problem(4096, 4096, 4096, "bf16", "nt")) == [("kt_gemm", False, [False, False])]
+    assert launched(kernel, Problem(4096, 4096, 4096, "bf16", "nt", lda=4097)) == both
+    turned = launched(of_winner(bytes_, SPACES), bytes_.key.problem)
+    assert [name for name, _, _ in turned] == ["kt_gemm_turn_rows", "kt_gemm"]
+    assert turned[-1] == ("kt_gemm", True, [True, True, False])
 
 
 @needs_nvcc

@@ -4,6 +4,7 @@ import itertools
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,7 @@ def test_the_result_does_not_depend_on_the_order(tmp_path: Path, make_winner: Ma
         (Measurement("wrong_result", detail="row 3"), Measurement("ok", 1.0, refined=True)),
         (Measurement("ok", 2.0, refined=True), Measurement("ok", 1.0)),
         (Measurement("ok", 1.0), Measurement("ok", 2.0)),
+        (Measurement("ok", 2.0, refined=True, screened_us=1.9), Measurement("ok", 2.0, refined=True)),
         (Measurement("ok", 1.0), Measurement("timeout")),
     ],
 )
@@ -106,12 +108,35 @@ def test_of_two_measurements_the_one_of_higher_standing_is_kept(
 ) -> None:
     """A wrong result anywhere counts everywhere; a refined time before a screened one; a time before a failure."""
     for first, second in ((kept, other), (other, kept)):
-        folder = tmp_path / first.status / second.status / str(first.time_us)
+        folder = tmp_path / ("kept" if first is kept else "other")
         cache(folder / "a", make_winner(), s=first)
         cache(folder / "b", make_winner(), s=second)
         with Store.open(folder / "a") as store:
             merge(store, [folder / "b"])
         assert contents(folder / "a")[1] == {(CONFIG.identity, "s"): kept}
+
+
+@pytest.mark.parametrize("known_here", [True, False])
+def test_what_one_side_knows_of_the_screening_is_kept(known_here: bool, tmp_path: Path, make_winner: Make) -> None:
+    """A cache of an older schema, or a table, has the same winner without it; that is no conflict."""
+    old = make_winner(refined=True)
+    new = replace(old, measurement=replace(old.measurement, screened_us=0.9 * (old.measurement.time_us or 0.0)))
+    sides = (new, old) if known_here else (old, new)
+    for name, winner in zip("ab", sides, strict=True):
+        cache(tmp_path / name, winner)
+    with Store.open(tmp_path / "a") as store:
+        report = merge(store, [tmp_path / "b"])
+    assert (report.same, report.conflicts) == (1, [])
+    assert contents(tmp_path / "a")[0] == [new]
+
+
+def test_unlike_screenings_are_unlike_winners(tmp_path: Path, make_winner: Make) -> None:
+    winners = [make_winner(screened_us=screened_us) for screened_us in (1.0, 2.0)]
+    for name, winner in zip("ab", winners, strict=True):
+        cache(tmp_path / name, winner)
+    with Store.open(tmp_path / "a") as store:
+        report = merge(store, [tmp_path / "b"])
+    assert (report.same, len(report.conflicts)) == (0, 1)
 
 
 def test_partial_and_complete_stay_side_by_side_and_the_export_knows(tmp_path: Path, make_winner: Make) -> None:

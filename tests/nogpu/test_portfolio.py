@@ -16,12 +16,13 @@ from kt.cli.cache_entries import current_sources
 from kt.devices.catalog import modelled
 from kt.errors import NoValidConfiguration
 from kt.export.collect import collect_few
-from kt.export.contents import Search
+from kt.export.contents import NARROW, NARROW_STORES, Search, narrowing
 from kt.export.covering import best_of, cheapest_alike, smallest_cover
+from kt.export.kernels import on_device
 from kt.problems import Problem
 from kt.search_spaces.launch import resolve
 from kt.search_spaces.loader import builtin_spaces
-from kt.search_spaces.space import Config
+from kt.search_spaces.space import Config, SearchSpace
 from kt.templates.render import render
 from kt.tuner.launched import launched_digest
 from kt.tuner.method import METHOD_LABEL
@@ -38,9 +39,13 @@ def config(**choices: int | str) -> Config:
 
 
 def winner(problem: Problem, chosen: Config, time_us: float) -> BestConfig:
+    return of_space(SIMT, problem, chosen, time_us)
+
+
+def of_space(space: SearchSpace, problem: Problem, chosen: Config, time_us: float) -> BestConfig:
     key = CacheKey(problem, H200, "nvrtc 13.0 -std=c++17", METHOD_LABEL)
-    sources = {"simt": current_sources(None, ())["simt"]}
-    launches, workspace = resolve(SIMT, chosen, {**GPU.names(), **problem.names()})
+    sources = {space.family: current_sources(None, ())[space.family]}
+    launches, workspace = resolve(space, chosen, {**GPU.names(), **problem.names()})
     measurement = Measurement("ok", time_us, samples=9)
     return BestConfig(key, chosen, measurement, sources, launches, workspace, complete=True)
 
@@ -123,6 +128,105 @@ def test_as_few_as_lose_no_more_than_asked() -> None:
     assert {best.config.parameters for best in known.winners} == {SMALL.parameters}
     assert known.winners[2].measurement.time_us == 770.0
     assert known.winners[2].launches[0].grid == 32 * 32
+
+
+def test_times_of_the_screening_are_compared_at_the_clock_of_the_finals() -> None:
+    """A winner that takes 700 us under load took 600 in its screening, where the other kernel took 660: 10% slower, and
+    not 6% faster. Another finalist's time is of the winner's clock already."""
+    listed, _ = tuned()
+    refined = replace(listed[2].measurement, refined=True, screened_us=600.0)
+    listed[2] = replace(listed[2], measurement=refined)
+    elsewhere: list[Search] = [
+        (listed[1].key, {SMALL: Measurement("ok", 102.0, samples=5)}),
+        (listed[2].key, {SMALL: Measurement("ok", 660.0, samples=5)}),
+    ]
+    _, found = collect_few(listed, SPACES, elsewhere, most=1)
+    assert [one.time_us for one in found.served] == pytest.approx([20.0, 102.0, 770.0])
+    assert found.mean_loss == pytest.approx((1.02 * 1.1) ** (1 / 3) - 1)
+    finalist = Measurement("ok", 770.0, samples=5, refined=True)
+    _, found = collect_few(listed, SPACES, [elsewhere[0], (listed[2].key, {SMALL: finalist})], most=1)
+    assert found.served[2].time_us == 770.0
+
+
+def test_the_scale_is_the_median_of_those_that_know_both_times() -> None:
+    """One of them may have been screened in a bad moment; the winner alone says less than all finalists."""
+    listed, searches = tuned()
+    listed[2] = replace(listed[2], measurement=replace(listed[2].measurement, refined=True, screened_us=650.0))
+    finalists = {
+        replace(SMALL, runtime=(("split_k", split), ("raster_group", 8))): Measurement(
+            "ok", 800.0 + split, samples=5, refined=True, screened_us=(800.0 + split) / scale
+        )
+        for split, scale in ((2, 1.1), (4, 1.2), (8, 1.1), (16, 5.0))
+    }
+    every = {SMALL: Measurement("ok", 770.0 / 1.1, samples=5), **finalists}
+    _, found = collect_few(listed, SPACES, [searches[0], (listed[2].key, every)], most=1)
+    assert found.served[2].time_us == pytest.approx(770.0)
+
+
+def test_what_has_won_in_another_layout_may_serve() -> None:
+    """The comparison times it on all shapes; here it is nobody's winner among those that it serves best together."""
+    turned = winner(replace(SHAPES[0], layout="nt"), WIDE, 30.0)
+    deep = config(tile_k=16)
+    listed = [winner(SHAPES[0], SMALL, 20.0), winner(SHAPES[1], deep, 100.0), turned]
+    elsewhere: list[Search] = [
+        (listed[0].key, {WIDE: Measurement("ok", 20.2, samples=5), deep: Measurement("ok", 23.0, samples=5)}),
+        (listed[1].key, {WIDE: Measurement("ok", 101.0, samples=5), SMALL: Measurement("ok", 120.0, samples=5)}),
+    ]
+    _, found = collect_few(listed, SPACES, elsewhere, most=2)
+    assert [one.kernel.config.parameters for one in found.served] == [WIDE.parameters] * 3
+    assert [one.source for one in found.served] == ["measured"] * 3
+    assert found.kernels == 2
+
+
+def test_a_kernel_that_need_not_copy_serves_aligned_shapes() -> None:
+    """On these it takes as long as its like without copies, as was measured. Both shapes get one kernel, and only one
+    of them has something to copy; the other's winner, with copies, was measured to be slow there."""
+    odd, aligned = Problem(4093, 4096, 4091, "bf16", "nt"), Problem(4096, 4096, 4096, "bf16", "nt")
+    space, copies = SPACES["wgmma"], {"pack_a": 1, "pack_b": 1}
+    usual, wide = (space.config({**space.default, "tile_n": tile_n}) for tile_n in (128, 192))
+    usual_copied, wide_copied = (space.config({**one.as_dict(), **copies}) for one in (usual, wide))
+    listed = [of_space(space, odd, wide_copied, 240.0), of_space(space, aligned, usual, 200.0)]
+    elsewhere: list[Search] = [
+        (listed[0].key, {usual_copied: Measurement("ok", 300.0, samples=5)}),
+        (listed[1].key, {wide: Measurement("ok", 204.0, samples=5)}),
+    ]
+    known, found = collect_few(listed, SPACES, elsewhere, most=1)
+    assert found.kernels == 1
+    assert found.served[1].kernel.config.parameters == wide_copied.parameters
+    assert [(one.time_us, one.source) for one in found.served] == [(240.0, "measured"), (204.0, "expected")]
+    launches = [[launch.kernel for launch in best.launches] for best in known.winners]
+    assert launches == [["kt_gemm_copy_rows", "kt_gemm"], ["kt_gemm"]]
+
+
+def test_what_failed_without_copies_does_not_serve_with_them() -> None:
+    """On a shape where nothing is copied both run the same code; so one that is slow on the other shape is taken."""
+    odd, aligned = Problem(4093, 4096, 4091, "bf16", "nt"), Problem(4096, 4096, 4096, "bf16", "nt")
+    space = SPACES["wgmma"]
+    usual, wide = (space.config({**space.default, "tile_n": tile_n}) for tile_n in (128, 192))
+    usual_copied, wide_copied = (space.config({**one.as_dict(), "pack_a": 1, "pack_b": 1}) for one in (usual, wide))
+    listed = [of_space(space, odd, wide_copied, 240.0), of_space(space, aligned, usual, 200.0)]
+    slow = (listed[0].key, {usual_copied: Measurement("ok", 600.0, samples=5)})
+    wrong: list[Search] = [slow, (listed[1].key, {wide: Measurement("wrong_result", detail="row 3")})]
+    _, found = collect_few(listed, SPACES, wrong, most=1)
+    assert dict(found.served[1].kernel.config.parameters)["tile_n"] == 128
+
+
+@pytest.mark.parametrize(
+    ("choices", "needs", "scale"),
+    [
+        ({}, (16, 16, 16), 1.0),
+        ({}, (4, 16, 16), NARROW),
+        ({"pack_a": 1}, (4, 16, 16), 1.0),
+        ({"pack_a": 1}, (4, 4, 16), NARROW),
+        ({"pack_a": 1, "pack_b": 1}, (4, 4, 4), NARROW_STORES),
+        ({}, (16, 16, 4), NARROW_STORES),
+    ],
+)
+def test_what_narrower_rows_cost(choices: dict[str, int], needs: tuple[int, int, int], scale: float) -> None:
+    """Operands that are copied are multiplied in whole chunks, whatever their rows are."""
+    signature = replace(SHAPES[0].signature, align_a=needs[0], align_b=needs[1], align_c=needs[2])
+    kernel = on_device(SIMT, config(**choices), signature, GPU.compute_capability)
+    assert narrowing(kernel, SHAPES[0]) == scale
 
 
 def test_at_most_a_number() -> None:

@@ -412,6 +412,53 @@ def test_other_shapes_kernels_are_held_against_the_winner_at_one_clock(bench: Be
     assert winner(square).measurement.time_us == pytest.approx(130.0)
 
 
+def test_a_finalist_keeps_what_its_screening_said(bench: Bench) -> None:
+    """So that times of two clocks can be compared: of the winner, of the other finalists, and where a later run goes
+    on with what this one has refined."""
+    bench.gpu = UnderLoad()
+    first = winner(only(bench.tune(SQUARE, budget=Budget(evaluations=20)))).measurement
+    bench.again()
+    bench.gpu = UnderLoad()
+    best = winner(only(bench.tune(SQUARE))).measurement
+    for one in (first, best):
+        assert one.refined
+        assert one.time_us == pytest.approx(1.3 * (one.screened_us or 0.0))
+    with Store.open(bench.folder / "cache", read_only=True) as store:
+        every = store.measurements(bench.key(SQUARE)).values()
+    assert {one.screened_us is not None for one in every if one.refined} == {True}
+    assert {one.screened_us is not None for one in every if not one.refined} == {False}
+    assert best in every
+
+
+def test_a_search_that_goes_on_compares_times_of_one_clock(bench: Bench) -> None:
+    """What an earlier run has refined under load counts as it was screened: what is slower there stays slower."""
+    bench.gpu = UnderLoad()
+    first = winner(only(bench.tune(SQUARE, budget=Budget(evaluations=60))))
+    bench.again()
+    bench.gpu = UnderLoad()
+    bench.tune(SQUARE)
+    best_us = first.measurement.screened_us or 0.0
+    assert bench.gpu.stops[0] is not None
+    assert bench.gpu.stops[0] <= 1.25 * best_us + 1e-6
+
+
+def test_a_winner_from_another_shape_keeps_its_screening(bench: Bench) -> None:
+    """That of the comparison, in which it has challenged the winner."""
+    seen: set[Problem] = set()
+
+    def truth(problem: Problem, values: Values) -> float | Measurement:
+        seen.add(problem)
+        if problem == SQUARE and values == HIGH_BEST:
+            return 50.0 if TALL in seen else Measurement("ok", 400.0, None, 1)
+        return two_winners(problem, values)
+
+    bench.gpu = UnderLoad(truth)
+    best = winner(bench.tune(SQUARE, TALL).shapes[0])
+    assert best.config.as_dict() == HIGH_BEST
+    assert (best.measurement.time_us, best.measurement.screened_us) == (65.0, 50.0)
+    assert bench.stored(SQUARE) == best
+
+
 def test_a_kernel_of_another_shape_does_not_win_by_the_median_of_cooler_rounds(bench: Bench) -> None:
     """One that has left the finals has lost there, whatever its median is."""
     seen: set[Problem] = set()

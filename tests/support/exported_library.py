@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kt.problems import LAYOUTS, Problem
 
-__all__ = ["FORMATS", "FOUND", "ExportedLibrary", "query_numbers"]
+__all__ = ["FORMATS", "FOUND", "ExportedLibrary", "build", "query_numbers"]
 
 FORMATS = ("standard", "fp32", "tf32", "fp64", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int32", "fp32_fast")
 FOUND = ("exact", "neighbour", "standard", "generic", "nothing")
@@ -57,8 +57,8 @@ def query_numbers(problem: Problem) -> list[int]:
     return [problem.m, problem.n, problem.k, *formats, problem.batch, *strides, *ends]
 
 
-class ExportedLibrary:
-    """The functions of a header, built with nvcc for one GPU.
+def build(folder: Path, header: str, arch: str, options: Sequence[str] = ()) -> Path:
+    """The library of a header, made with nvcc.
 
     Args:
         folder: where it is built.
@@ -66,19 +66,24 @@ class ExportedLibrary:
         arch: as nvcc names it, e.g. "sm_90a".
         options: further options of nvcc.
     """
+    (folder / "kt_gemm.cuh").write_text(header)
+    (folder / "library.cu").write_text(_SOURCE)
+    number = arch.removeprefix("sm_")
+    target = f"arch=compute_{number},code=sm_{number}"
+    command = ["nvcc", "-std=c++17", "-O2", "-gencode", target, "-shared", "-Xcompiler", "-fPIC", *options]
+    done = subprocess.run(
+        [*command, "library.cu", "-o", "library.so"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr[-6000:])
+    return folder / "library.so"
 
-    def __init__(self, folder: Path, header: str, arch: str, options: Sequence[str] = ()) -> None:
-        (folder / "kt_gemm.cuh").write_text(header)
-        (folder / "library.cu").write_text(_SOURCE)
-        number = arch.removeprefix("sm_")
-        target = f"arch=compute_{number},code=sm_{number}"
-        command = ["nvcc", "-std=c++17", "-O2", "-gencode", target, "-shared", "-Xcompiler", "-fPIC", *options]
-        done = subprocess.run(
-            [*command, "library.cu", "-o", "library.so"], cwd=folder, capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            raise RuntimeError(done.stderr[-6000:])
-        library = ctypes.CDLL(str(folder / "library.so"))
+
+class ExportedLibrary:
+    """The functions of a header, from the library that `build` has made of it for one GPU."""
+
+    def __init__(self, built: Path) -> None:
+        library = ctypes.CDLL(str(built))
         self._gemm, self._workspace = library.kt_gemm, library.kt_workspace
         self._workspace.restype = ctypes.c_longlong
         pointer, number_type = ctypes.c_void_p, ctypes.c_double
