@@ -383,7 +383,9 @@ class WgmmaConsumer {
       } else {
         multiply(sum, ring, steps);
       }
-      if (tile.ends) {
+      if (Traits::CLASSES > 1) {
+        write(args, map_c, sum, tile);
+      } else if (tile.ends) {
         collect(args, sum, tile.first_block);
         write(args, map_c, sum, tile);
       } else {
@@ -677,7 +679,7 @@ class WgmmaConsumer {
         return;
       }
     }
-    if (args.split_k > 1) {
+    if (Traits::CLASSES == 1 && args.split_k > 1) {
       if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
       void* const slices = typename Traits::Space(args).template slices<TAcc>();
       const long long part = (long long)tile.slice * args.batch + tile.batch;
