@@ -126,7 +126,10 @@ def _tensor_map() -> dict[str, Any]:
         copy=_or_null({**copy, "description": "the operand's copy in the workspace; null: the operand itself"}),
     )
     rows = _object(
-        of={"enum": [2, 4, 8], "description": "classes of rows, by the bytes at which they begin behind multiples of 16"},
+        of={
+            "enum": [2, 4, 8],
+            "description": "classes of rows, by the bytes at which they begin behind multiples of 16",
+        },
         number={"type": "integer", "minimum": 0, "maximum": 7, "description": "the class that is shown, in that order"},
     )
     shown["properties"]["rows"] = {**rows, "description": "absent: all rows are shown"}

@@ -92,8 +92,8 @@ class MapFigures:
         for row in range(min(self.rows.of, self.extents[1])):
             if (address + row * self.strides[0]) % TMA_ALIGNMENT == self._early_bytes:
                 return row
-        figures = f"the rows from {address:#x} on, {self.strides[0]} bytes apart"
-        raise TensorMapRefused(f"{figures}, are not those of {self.rows.of} classes in multiples of {TMA_ALIGNMENT} bytes")
+        figures = f"rows from {address:#x} on, {self.strides[0]} bytes apart"
+        raise TensorMapRefused(f"{figures}, do not fall into {self.rows.of} classes by their distance from 16 bytes")
 
 
 def map_figures(tensor_map: TensorMap, problem: Problem) -> MapFigures:

@@ -100,7 +100,13 @@ def test_rows_of_c_that_begin_anywhere(dtype: str, checks: FamilyChecks) -> None
 def in_classes(dtype: str, classes: int) -> list[Problem]:
     """Rows of B in so many classes: dense and with gaps, which hold NaN; bases off multiples of 16 bytes."""
     odd = 8 // classes  # elements by which rows miss multiples of 16 bytes
-    sizes = [(193, 512, 1040, 0.0), (64, 248, 256, 1.0), (130, 1000, 531, 0.0), (257, 240, 67, 3.0), (33, 72, classes, 1.0)]
+    sizes = [
+        (193, 512, 1040, 0.0),
+        (64, 248, 256, 1.0),
+        (130, 1000, 531, 0.0),
+        (257, 240, 67, 3.0),
+        (33, 72, classes, 1.0),
+    ]
     problems = []
     for number, (m, n, k, beta) in enumerate(sizes):
         wide = n + odd
@@ -122,7 +128,14 @@ def test_rows_of_b_in_classes(dtype: str, classes: int, checks: FamilyChecks) ->
 
 @pytest.mark.parametrize(
     "choice",
-    [{"cluster_m": 2}, {"cluster_n": 2}, {"schedule": "pingpong"}, {"consumers": 3}, {"min_blocks": 2}, {"tile_k_bytes": 256}],
+    [
+        {"cluster_m": 2},
+        {"cluster_n": 2},
+        {"schedule": "pingpong"},
+        {"consumers": 3},
+        {"min_blocks": 2},
+        {"tile_k_bytes": 256},
+    ],
     ids=str,
 )
 def test_schedules_of_rows_in_classes(choice: dict[str, Value], checks: FamilyChecks) -> None:

@@ -107,7 +107,9 @@ def test_maps_count_for_the_digest_of_a_space(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [None, RowClass(4, 3)])
-@pytest.mark.parametrize("copy", [None, OperandCopy(256, 80), OperandCopy(0, 16, turned=True), OperandCopy(0, 96, width=96)])
+@pytest.mark.parametrize(
+    "copy", [None, OperandCopy(256, 80), OperandCopy(0, 16, turned=True), OperandCopy(0, 96, width=96)]
+)
 def test_launches_are_stored_with_their_maps(copy: OperandCopy | None, rows: RowClass | None) -> None:
     launch = Launch("kt_gemm", 4, 128, 1024, (TensorMap("a", (64, 128), 128, copy, rows),))
     assert decode_launch(Fields(encode_launch(launch))) == launch
@@ -221,7 +223,7 @@ def test_rows_of_eight_classes_begin_anywhere(driver: Driver) -> None:
 @pytest.mark.parametrize(("ldb", "of"), [(208, 2), (204, 4), (204, 8)])
 def test_rows_of_other_classes_are_refused(driver: Driver, ldb: int, of: int) -> None:
     problem = Problem(100, 200, 77, "bf16", "nn", ldb=ldb)
-    with pytest.raises(TensorMapRefused, match=f"{2 * ldb} bytes apart, are not those of {of} classes"):
+    with pytest.raises(TensorMapRefused, match=f"{2 * ldb} bytes apart, do not fall into {of} classes"):
         tensor_map_argument(TensorMap("b", (64, 32), 128, rows=RowClass(of, 1)), problem, POINTERS)
     assert driver.seen == ()
 
