@@ -9,7 +9,7 @@ from kt.cache.records import STATUSES, BestConfig, CacheKey, Measurement, Status
 from kt.devices.device import DeviceIdentity
 from kt.errors import InputError
 from kt.problems import Problem
-from kt.search_spaces.space import Config, Launch, OperandCopy, TensorMap, Value
+from kt.search_spaces.space import Config, Launch, OperandCopy, RowClass, TensorMap, Value
 
 __all__ = [
     "decode_best",
@@ -107,12 +107,17 @@ def encode_launch(launch: Launch) -> dict[str, Any]:
 
 def _encode_tensor_map(tensor_map: TensorMap) -> dict[str, Any]:
     copy = vars(tensor_map.copy).copy() if tensor_map.copy else None
-    return {
+    if copy and not copy["width"]:
+        del copy["width"]
+    fields: dict[str, Any] = {
         "operand": tensor_map.operand,
         "box": list(tensor_map.box),
         "swizzle": tensor_map.swizzle,
         "copy": copy,
     }
+    if tensor_map.rows:
+        fields["rows"] = vars(tensor_map.rows).copy()
+    return fields
 
 
 def decode_launch(fields: Fields) -> Launch:
@@ -132,8 +137,13 @@ def _decode_tensor_map(fields: Fields) -> TensorMap:
     copy = None
     if fields.raw("copy") is not None:
         of_copy = fields.object("copy")
-        copy = OperandCopy(of_copy.integer("offset", 0), of_copy.integer("pitch", 1), of_copy.flag("turned"))
-    return TensorMap(fields.choice("operand", ("a", "b", "c")), box, fields.integer("swizzle", 0), copy)
+        width = of_copy.integer("width", 1) if "width" in of_copy.names() else 0
+        copy = OperandCopy(of_copy.integer("offset", 0), of_copy.integer("pitch", 1), of_copy.flag("turned"), width)
+    rows = None
+    if "rows" in fields.names():
+        of_rows = fields.object("rows")
+        rows = RowClass(of_rows.integer("of", 2, 8), of_rows.integer("number", 0, 7))
+    return TensorMap(fields.choice("operand", ("a", "b", "c")), box, fields.integer("swizzle", 0), copy, rows)
 
 
 def encode_measurement(measurement: Measurement) -> dict[str, Any]:

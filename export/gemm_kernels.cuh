@@ -26,11 +26,18 @@ struct Arguments {
 
 enum class Operand : int { a, b, c };
 
-// A copy of an operand in the workspace: bytes from its start, elements between rows; `turned` if its rows are columns.
+// A copy of an operand in the workspace: bytes from its start, elements between rows; `turned` if its rows are columns;
+// elements of a row, 0 for as many as the operand has.
 struct Copy {
   Truth made;
   Int offset, pitch;
   Truth turned;
+  Int width;
+};
+
+// Every `of`-th row of an operand, those that begin `number` 16 / `of` bytes behind multiples of 16; of 1: all rows.
+struct RowClass {
+  Int of, number;
 };
 
 // What a tensor map shows of an operand, or of its copy at `offset` if that is not negative.
@@ -41,6 +48,7 @@ struct Map {
   long long offset;
   unsigned long long extents[3];
   unsigned long long strides[2];  // bytes
+  int classes, number;            // of rows, and which is shown; the figures above are those of all rows
 };
 
 struct Step {
@@ -119,7 +127,8 @@ class Sequence {
   }
 
   // Adds a tensor map to the last launch.
-  bool map(Operand operand, Int columns, Int rows, Int swizzle, const Copy& copy = {false, 0, 0, false}) noexcept {
+  bool map(Operand operand, Int columns, Int rows, Int swizzle, const Copy& copy = {false, 0, 0, false, 0},
+           const RowClass& shown = {1, 0}) noexcept {
     Stored seen = stored(*query_, operand);
     Step& step = steps[count - 1];
     Map& map = step.maps[step.map_count++];
@@ -127,15 +136,22 @@ class Sequence {
     if (holds(copy.made)) {
       const bool turned = holds(copy.turned);
       seen = {turned ? seen.columns : seen.rows, turned ? seen.rows : seen.columns, copy.pitch.value, 0, seen.bytes};
+      if (copy.width.value != 0) seen.columns = copy.width.value;
       map.offset = copy.offset.value;
-      if (!copy.offset.valid || !copy.pitch.valid || map.offset < 0 || map.offset % 16 != 0) return false;
+      if (!copy.offset.valid || !copy.pitch.valid || !copy.width.valid || map.offset < 0 || map.offset % 16 != 0) return false;
     }
+    if (!shown.of.valid || !shown.number.valid) return false;
+    const long long of = shown.of.value;
+    if ((of != 1 && of != 2 && of != 4 && of != 8) || shown.number.value < 0 || shown.number.value >= of) return false;
+    map.classes = static_cast<int>(of);
+    map.number = static_cast<int>(shown.number.value);
     const bool box = columns.valid && columns.value >= 1 && columns.value <= 256 && rows.valid && rows.value >= 1 &&
                      rows.value <= 256 && swizzle.valid && is_swizzle(swizzle.value);
     if (!box || (swizzle.value != 0 && columns.value * seen.bytes > swizzle.value)) return false;
     const Int pitch = Int(seen.pitch) * seen.bytes;
     const Int stride = seen.stride != 0 ? Int(seen.stride) * seen.bytes : Int(seen.rows > 1 ? seen.rows : 1) * pitch;
-    for (const Int bytes : {pitch, stride})
+    const Int apart = pitch * of, batches_apart = of > 1 ? Int(0) : stride;
+    for (const Int bytes : {apart, batches_apart})
       if (!bytes.valid || bytes.value < 0 || bytes.value % 16 != 0 || bytes.value >= 1LL << 40) return false;
     map.operand = operand;
     map.box[0] = static_cast<unsigned>(columns.value);

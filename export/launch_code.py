@@ -146,8 +146,14 @@ class _Writer:
         copy = ""
         if not copied.known or copied.constant:
             offset, pitch = self._term(rule.offset).as_int, self._term(rule.pitch).as_int
-            copy = f", {{{copied.as_truth}, {offset}, {pitch}, {turned.as_truth}}}"
-        lines = [f"if (!out.map(Operand::{rule.operand}, {box}{copy})) return false;"]
+            width = self._term(rule.width).as_int
+            copy = f", {{{copied.as_truth}, {offset}, {pitch}, {turned.as_truth}, {width}}}"
+        classes, number = self._term(rule.classes), self._term(rule.number)
+        rows = ""
+        if not classes.known or classes.constant != 1:
+            copy = copy or ", {false, 0, 0, false, 0}"
+            rows = f", {{{classes.as_int}, {number.as_int}}}"
+        lines = [f"if (!out.map(Operand::{rule.operand}, {box}{copy}{rows})) return false;"]
         return lines if when.known else _guarded(when, lines)
 
     def _term(self, expression: Expression) -> Term:

@@ -156,4 +156,5 @@ def _map(tensor_map: TensorMap, problem: Problem) -> dict[str, str]:
         "strides": ", ".join(map(str, found.strides)),
         "box": ", ".join(map(str, (*found.box, 1))),
         "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{_SWIZZLES[found.swizzle]}",
+        "rows": f", {found.element_bytes}, {found.rows.of}, {found.rows.number}" if found.rows else "",
     }

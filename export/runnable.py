@@ -85,6 +85,8 @@ def _addressable(one: TensorMap, problem: Problem) -> bool:
         pitch, stride = one.copy.pitch, 0
         if one.copy.offset % _TMA_ALIGNMENT:
             return False
+    if one.rows:
+        pitch, stride = pitch * one.rows.of, 0
     size = problem.element_bytes[one.operand]
     strides = (pitch * size, (stride or max(1, rows) * pitch) * size)
     narrow = one.swizzle == 0 or one.box[0] * size <= one.swizzle

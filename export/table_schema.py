@@ -117,13 +117,24 @@ def _tensor_map() -> dict[str, Any]:
         pitch={"type": "integer", "minimum": 1, "description": "elements between rows"},
         turned={"type": "boolean", "description": "rows of the copy are columns of the operand as stored"},
     )
+    width = "elements of a row; absent: as many as a row of the operand has"
+    copy["properties"]["width"] = {"type": "integer", "minimum": 1, "description": width}
     box = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
-    return _object(
+    shown = _object(
         operand={"enum": ["a", "b", "c"]},
         box={**box, "description": "elements of a row, and rows, that are copied at once"},
         swizzle={"enum": [0, 32, 64, 128], "description": "bytes"},
         copy=_or_null({**copy, "description": "the operand's copy in the workspace; null: the operand itself"}),
     )
+    rows = _object(
+        of={
+            "enum": [2, 4, 8],
+            "description": "classes of rows, by the bytes at which they begin behind multiples of 16",
+        },
+        number={"type": "integer", "minimum": 0, "maximum": 7, "description": "the class that is shown, in that order"},
+    )
+    shown["properties"]["rows"] = {**rows, "description": "absent: all rows are shown"}
+    return shown
 
 
 def _tie() -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kt.tuner.arguments import gemm_arguments
 from kt.tuner.cuda import cupy, driver, runtime
 from kt.tuner.loaded_candidate import LoadedCandidate
-from kt.tuner.tensor_map import MapFigures, TensorMapRefused, encode, map_figures
+from kt.tuner.tensor_map import TMA_ALIGNMENT, MapFigures, TensorMapRefused, encode, map_figures
 
 if TYPE_CHECKING:
     from kt.problems import Problem
@@ -112,15 +112,15 @@ class _Shown:
         at = addresses[self._operand] + self._offset
         if at == self._at:
             return
-        if self._at < 0:
+        if self._at < 0 or (at - self._at) % TMA_ALIGNMENT:  # a class of rows would have other rows
             ctypes.memmove(self.address, self._encoded(at), _MAP_BYTES)
-        elif code := _replace_address()(self.address, at):
+        elif code := _replace_address()(self.address, self._figures.begin(at)):
             raise TensorMapRefused(f"the driver refuses address {at:#x} in a tensor map with error {code}")
         self._at = at
 
     def _encoded(self, at: int) -> bytes:
-        one = self._figures
-        shown = encode(at, one.extents, one.strides, one.box, one.swizzle, one.element_bytes, one.rounds_tf32)
+        one, begin = self._figures.shown_at(at), self._figures.begin(at)
+        shown = encode(begin, one.extents, one.strides, one.box, one.swizzle, one.element_bytes, one.rounds_tf32)
         return bytes(shown.tobytes())
 
 

@@ -17,6 +17,7 @@ from kt.search_spaces.space import (
     Launch,
     LaunchRule,
     OperandCopy,
+    RowClass,
     SearchSpace,
     TensorMap,
     TensorMapRule,
@@ -33,6 +34,7 @@ SWIZZLES = (0, 32, 64, 128)
 _OPERAND_ALIGNMENTS: dict[str, tuple[int, ...]] = dict.fromkeys(
     ("operand_align_a", "operand_align_b"), (1, 2, 4, 8, 16)
 )
+CLASSES = (1, 2, 4, 8)  # of rows of elements of 2 bytes, or larger
 
 
 def derive(space: SearchSpace, config: Config, names: Mapping[str, Any]) -> dict[str, Any]:
@@ -240,5 +242,15 @@ def _tensor_map(space: SearchSpace, rule: TensorMapRule, values: Names) -> Tenso
     copy = None
     if truth(rule.copied.evaluate(values)):
         offset, pitch = int(rule.offset.evaluate(values)), int(rule.pitch.evaluate(values))
-        copy = OperandCopy(offset, pitch, bool(truth(rule.turned.evaluate(values))))
-    return TensorMap(rule.operand, (columns, rows), swizzle, copy)
+        copy = OperandCopy(offset, pitch, bool(truth(rule.turned.evaluate(values))), int(rule.width.evaluate(values)))
+    return TensorMap(rule.operand, (columns, rows), swizzle, copy, _row_class(space, rule, values))
+
+
+def _row_class(space: SearchSpace, rule: TensorMapRule, values: Names) -> RowClass | None:
+    classes, number = int(rule.classes.evaluate(values)), int(rule.number.evaluate(values))
+    if classes not in CLASSES or not 0 <= number < classes:
+        raise InputError(
+            f"{space.source or space.family}: rows of {rule.operand.upper()} have no class {number} of {classes}",
+            hint=f"rows fall into {', '.join(map(str, CLASSES))} classes, which are counted from 0",
+        )
+    return RowClass(classes, number) if classes > 1 else None

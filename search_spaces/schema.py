@@ -82,7 +82,7 @@ def _tensor_map() -> dict[str, Any]:
         "items": _EXPRESSION,
         "description": "elements of a row, and rows, that are copied at once",
     }
-    optional = dict.fromkeys(("when", "copied", "offset", "pitch", "turned"), _EXPRESSION)
+    optional = dict.fromkeys(("when", "copied", "offset", "pitch", "turned", "width", "classes", "number"), _EXPRESSION)
     return _row({"operand": {"enum": ["a", "b", "c"]}, "box": box, "swizzle": _EXPRESSION, **optional}, needed=3)
 
 

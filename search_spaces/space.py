@@ -16,6 +16,7 @@ __all__ = [
     "Launch",
     "LaunchRule",
     "OperandCopy",
+    "RowClass",
     "SearchSpace",
     "TensorMap",
     "TensorMapRule",
@@ -71,11 +72,29 @@ class OperandCopy:
         offset: bytes from the start of the workspace.
         pitch: elements between rows.
         turned: rows of the copy are columns of the operand as stored.
+        width: elements of a row where the copy has more or fewer than the operand; 0: as many.
     """
 
     offset: int
     pitch: int
     turned: bool = False
+    width: int = 0
+
+
+@dataclass(frozen=True)
+class RowClass:
+    """Every `of`-th row of an operand: those that begin equally far behind a multiple of 16 bytes.
+
+    TMA reads rows from multiples of 16 bytes on only. Rows of other operands fall into classes, and a map of one class
+    begins where its first row does, rounded down: what it shows before each row belongs to the row before.
+
+    Attributes:
+        of: how many classes there are: 2, 4 or 8. Their rows begin 0, 16/of, 2 * 16/of … bytes behind multiples of 16.
+        number: which of them, in that order. The operand's address decides which row is its first.
+    """
+
+    of: int
+    number: int
 
 
 @dataclass(frozen=True)
@@ -86,12 +105,15 @@ class TensorMap:
         operand: "a", "b" or "c".
         box: elements of a row, and rows, that are copied at once.
         swizzle: bytes within which 16-byte units change places in shared memory: 0, 32, 64 or 128.
+        copy: the copy that is meant; None: the operand itself.
+        rows: the class of rows that is meant; None: all of them.
     """
 
     operand: str
     box: tuple[int, int]
     swizzle: int
     copy: OperandCopy | None = None
+    rows: RowClass | None = None
 
 
 @dataclass(frozen=True)
@@ -115,8 +137,9 @@ class TensorMapRule:
         operand: "a", "b" or "c".
         columns, rows: of the box.
         swizzle: in bytes.
-        copied: whether the map is of the operand's copy in the workspace, which `offset` (bytes), `pitch` (elements)
-            and `turned` describe.
+        copied: whether the map is of the operand's copy in the workspace, which `offset` (bytes), `pitch`, `width`
+            (elements) and `turned` describe.
+        classes, number: into how many classes rows fall, 1, 2, 4 or 8, and which of them the map is of.
         when: the kernel takes this map if this is true.
     """
 
@@ -128,6 +151,9 @@ class TensorMapRule:
     offset: Expression
     pitch: Expression
     turned: Expression
+    width: Expression
+    classes: Expression
+    number: Expression
     when: Expression
 
 

@@ -36,7 +36,9 @@ __all__ = [
 MAX_VALUES = 4096
 _LIMIT = 2**31 - 1
 _WORD = re.compile(r"[A-Za-z0-9_.+-]+")
-_OF_COPY = ("copied", "offset", "pitch", "turned")  # of a tensor map
+_OF_MAP = {
+    "when": True, "copied": False, "offset": 0, "pitch": 0, "turned": False, "width": 0, "classes": 1, "number": 0,
+}  # fmt: skip
 _C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Choices = Mapping[str, tuple[Value, ...]]
@@ -165,16 +167,16 @@ def _tensor_maps(
 
 
 def _tensor_map(document: Document, scope: Scope, keys: tuple[Key, ...], row: Any) -> TensorMapRule:
-    found = _row(document, keys, row, ("operand", "box", "swizzle"), ("when", *_OF_COPY))
+    found = _row(document, keys, row, ("operand", "box", "swizzle"), tuple(_OF_MAP))
     operand = choice(document, (*keys, "operand"), found["operand"], ("a", "b", "c"))
     box = entries(document, (*keys, "box"), found["box"], "sides of a box")
     if len(box) != 2:
         raise fail(document, (*keys, "box"), f"has {len(box)} sides", "give elements of a row, then rows")
     columns, rows = (scope.expression((*keys, "box", index), side) for index, side in enumerate(box))
-    rules = {"when": True, "copied": False, "offset": 0, "pitch": 0, "turned": False, **found}
+    rules = {**_OF_MAP, **found}
     if "copied" in found and "pitch" not in found:
         raise fail(document, keys, "has no `pitch`", "say how many elements lie between rows of the copy")
-    parts = {name: scope.expression((*keys, name), rules[name]) for name in ("swizzle", "when", *_OF_COPY)}
+    parts = {name: scope.expression((*keys, name), rules[name]) for name in ("swizzle", *_OF_MAP)}
     return TensorMapRule(operand, columns, rows, **parts)
 
 

@@ -27,6 +27,8 @@ _ENDING = 0.3  # part of the writing of C that is not hidden behind the other co
 _ENDING_IN_TURNS = 0.15  # the same where consumers take turns
 _L2_SHARE = 0.5  # of the time that single copies take in L2: TMA fetches whole lines, at 42 bytes a clock and more
 _LATENCY = 1800.0  # cycles from TMA's request to the barrier that tells of its bytes, under load: 0.9 us
+_MOVING = 20.0 / 32.0  # of the cost of a byte of C: a warp's shuffle moves 32 sums in a clock of its multiprocessor
+_UNALIGNED = 1.25  # rows of a box of 128 bytes that begin anywhere touch five sectors of L2 in place of four
 _PARKING = 6.0  # endings by which stream-K ends later: large tiles in fp32 are parked, and nothing else hides it
 
 
@@ -38,12 +40,16 @@ class GroupTiles(Tiles):
         in_turns: 1 where each consumer has tiles of its own.
         cluster_m, cluster_n: blocks along m that share what they load of B, and along n of A.
         exchanged: 1 where wgmma takes columns of C for rows: B comes to it from registers.
+        width: columns of C of one tile, fewer than it multiplies where rows of B fall into classes.
+        classes: how many of these there are, else 1.
     """
 
     in_turns: Numbers
     cluster_m: Numbers
     cluster_n: Numbers
     exchanged: Numbers
+    width: Numbers
+    classes: Numbers
 
     @staticmethod
     def lay_out(problem: Problem, columns: Columns) -> GroupTiles:
@@ -53,7 +59,7 @@ class GroupTiles(Tiles):
             **common(problem, columns, 128 * (1 + of("consumers", 2))),
             width_a=wide, width_b=wide, turned_a=none, turned_b=none,
             in_turns=columns.words("schedule", "pingpong"), cluster_m=of("cluster_m", 1), cluster_n=of("cluster_n", 1),
-            exchanged=of("registers_b", 0),
+            exchanged=of("registers_b", 0), width=of("width", columns.of("tile_n", 64)), classes=of("classes", 1),
         )  # fmt: skip
 
     def wanted_registers(self) -> Numbers:
@@ -76,7 +82,12 @@ class GroupTiles(Tiles):
     @property
     def written_bytes(self) -> Numbers:
         size = np.where(self.split_k > 1, self.accumulator_bytes, self.problem.element_bytes["c"])
-        return size * np.where(self.in_turns > 0, _ENDING_IN_TURNS, _ENDING)
+        moved = (self.classes - 1) * _MOVING  # sums, between the classes of B's rows
+        return size * np.where(self.in_turns > 0, _ENDING_IN_TURNS, _ENDING) + moved
+
+    @property
+    def columns(self) -> Numbers:
+        return np.ceil(self.problem.n / self.width)
 
     @property
     def meeting_warps(self) -> Numbers:
@@ -102,4 +113,5 @@ class GroupTiles(Tiles):
     @property
     def fetched_rows(self) -> Numbers:
         """A cluster fetches each row once for both of its blocks."""
-        return _L2_SHARE * (self.tile_m / self.cluster_n + self.tile_n / self.cluster_m)
+        of_b = self.tile_n * np.where(self.classes > 1, _UNALIGNED, 1.0)
+        return _L2_SHARE * (self.tile_m / self.cluster_n + of_b / self.cluster_m)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kt.problems import Problem
-from kt.search_spaces.space import TensorMap
+from kt.search_spaces.space import RowClass, TensorMap
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,8 @@ class TensorMapRefused(Exception):
 class MapFigures:
     """What the encoder is told of a matrix, address apart; `encode` says what each figure is.
 
-    `offset`: bytes from the start of the workspace, None for the operand itself.
+    `offset`: bytes from the start of the workspace, None for the operand itself. `rows`: the class of rows that the map
+    shows, None for all of them; extents and strides are those of all.
     """
 
     operand: str
@@ -59,10 +60,40 @@ class MapFigures:
     swizzle: int
     element_bytes: int
     rounds_tf32: bool
+    rows: RowClass | None = None
 
     def address(self, pointers: Mapping[str, int]) -> int:
-        """Of the first element, by the addresses of "a", "b", "c" and "workspace"."""
+        """Of the matrix's first element, by the addresses of "a", "b", "c" and "workspace"."""
         return pointers[self.operand] if self.offset is None else pointers["workspace"] + self.offset
+
+    def shown_at(self, address: int) -> MapFigures:
+        """The figures of what the map shows of a matrix whose first element is at `address`: of a class of rows, those
+        of the matrix that it is."""
+        if self.rows is None:
+            return self
+        columns, rows, batches = self.extents
+        first, pitch = self._first_row(address), self.rows.of * self.strides[0]
+        extents = (columns + self._early_bytes // self.element_bytes, -(-(rows - first) // self.rows.of), batches)
+        return replace(self, extents=extents, strides=(pitch, max(1, extents[1]) * pitch))
+
+    def begin(self, address: int) -> int:
+        """Where what the map shows begins, if the matrix's first element is at `address`."""
+        if self.rows is None:
+            return address
+        return address + self._first_row(address) * self.strides[0] - self._early_bytes
+
+    @property
+    def _early_bytes(self) -> int:
+        """By which rows of the class begin behind multiples of 16 bytes."""
+        return self.rows.number * (TMA_ALIGNMENT // self.rows.of) if self.rows else 0
+
+    def _first_row(self, address: int) -> int:
+        assert self.rows
+        for row in range(min(self.rows.of, self.extents[1])):
+            if (address + row * self.strides[0]) % TMA_ALIGNMENT == self._early_bytes:
+                return row
+        figures = f"rows from {address:#x} on, {self.strides[0]} bytes apart"
+        raise TensorMapRefused(f"{figures}, do not fall into {self.rows.of} classes by their distance from 16 bytes")
 
 
 def map_figures(tensor_map: TensorMap, problem: Problem) -> MapFigures:
@@ -72,6 +103,7 @@ def map_figures(tensor_map: TensorMap, problem: Problem) -> MapFigures:
     pitch, stride = getattr(problem, f"ld{operand}"), getattr(problem, f"stride_{operand}")
     if copy:
         rows, columns = (columns, rows) if copy.turned else (rows, columns)
+        columns = copy.width or columns
         pitch, stride = copy.pitch, 0
     size = problem.element_bytes[operand]
     return MapFigures(
@@ -83,6 +115,7 @@ def map_figures(tensor_map: TensorMap, problem: Problem) -> MapFigures:
         tensor_map.swizzle,
         size,
         rounds_tf32=problem.dtype == "tf32" and operand != "c",
+        rows=tensor_map.rows,
     )
 
 
@@ -96,9 +129,11 @@ def tensor_map_argument(tensor_map: TensorMap, problem: Problem, pointers: Mappi
         TensorMapRefused: TMA cannot address it, or the driver refuses the map.
     """
     found = map_figures(tensor_map, problem)
+    address = found.address(pointers)
+    shown = found.shown_at(address)
     return encode(
-        found.address(pointers), found.extents, found.strides, found.box, found.swizzle, found.element_bytes,
-        rounds_tf32=found.rounds_tf32,
+        found.begin(address), shown.extents, shown.strides, shown.box, shown.swizzle, shown.element_bytes,
+        rounds_tf32=shown.rounds_tf32,
     )  # fmt: skip
 
 

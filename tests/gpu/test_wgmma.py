@@ -97,6 +97,54 @@ def test_rows_of_c_that_begin_anywhere(dtype: str, checks: FamilyChecks) -> None
     checks.check(cases(checks, problems, 8))
 
 
+def in_classes(dtype: str, classes: int) -> list[Problem]:
+    """Rows of B in so many classes: dense and with gaps, which hold NaN; bases off multiples of 16 bytes."""
+    odd = 8 // classes  # elements by which rows miss multiples of 16 bytes
+    sizes = [
+        (193, 512, 1040, 0.0),
+        (64, 248, 256, 1.0),
+        (130, 1000, 531, 0.0),
+        (257, 240, 67, 3.0),
+        (33, 72, classes, 1.0),
+    ]
+    problems = []
+    for number, (m, n, k, beta) in enumerate(sizes):
+        wide = n + odd
+        dense = Problem(m, wide, k, dtype, "nn", ldc=wide + 2 * (number % 2), beta=beta)
+        gaps = Problem(m, n, k, dtype, "nn", lda=k + number, ldb=wide + 8 * (number % 4 // 2), ldc=n + 3, beta=beta)
+        base = Problem(m, wide, k, dtype, "nn", lda=k + 8 - k % 8, beta=beta, alpha=2.0, base_alignment=2 * odd)
+        problems += [dense, gaps, base]
+    return problems
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_rows_of_b_in_classes(dtype: str, classes: int, checks: FamilyChecks) -> None:
+    """B that TMA reads where rows begin anywhere: ragged, NaN before rows, beta, bases, fewer k than a step."""
+    chosen = list(cases(checks, in_classes(dtype, classes), 2, {"classes_b": 1}))
+    assert len(chosen) == len(in_classes(dtype, classes))
+    checks.check(chosen)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"cluster_m": 2},
+        {"cluster_n": 2},
+        {"schedule": "pingpong"},
+        {"consumers": 3},
+        {"min_blocks": 2},
+        {"tile_k_bytes": 256},
+    ],
+    ids=str,
+)
+def test_schedules_of_rows_in_classes(choice: dict[str, Value], checks: FamilyChecks) -> None:
+    """Several tiles for each block, whole ones and tiles that lie outside for the sake of the cluster; few rows."""
+    sizes = [(2113, 3332, 264), (700, 5124, 1024), (300, 1028, 2048), (1001, 2058, 500), (515, 1998, 1030)]
+    problems = [Problem(m, n, k, "bf16", "nn") for m, n, k in sizes]
+    checks.check(cases(checks, problems, 2, {"classes_b": 1, **choice}))
+
+
 @pytest.mark.parametrize("formats", OTHERS, ids=with_label)
 def test_other_formats_of_c(formats: Formats, checks: FamilyChecks) -> None:
     checks.check(cases(checks, [formats.problem(130, 259, 67, "nt"), *every_alignment(formats, ("nn", "tn"))], each=1))

@@ -77,9 +77,9 @@ int main(int count, char**) {
         for (int j = 0; j < step.map_count; ++j) {
           const kt::detail::Map& map = step.maps[j];
           const char operand = "abc"[static_cast<int>(map.operand)];
-          std::printf(" map %c %u %u %d %lld %llu %llu %llu %llu %llu", operand, map.box[0], map.box[1],
+          std::printf(" map %c %u %u %d %lld %llu %llu %llu %llu %llu %d %d", operand, map.box[0], map.box[1],
                       map.swizzle, map.offset, map.extents[0], map.extents[1], map.extents[2], map.strides[0],
-                      map.strides[1]);
+                      map.strides[1], map.classes, map.number);
         }
       }
     }
@@ -110,6 +110,7 @@ def winners() -> list[BestConfig]:
     decode, tall = Problem(8, 96, 5120, "bf16", "nt"), Problem(802816, 64, 147, "bf16", "nt")
     turned = Problem(4096, 4096, 4096, "tf32", "nn")  # B comes to wgmma from registers: no slices of k, no sum of these
     short = Problem(4096, 4096, 32, "fp64", "tn")  # shared memory depends on k
+    classes = Problem(300, 10242, 3000, "bf16", "nn")  # of rows of B, four: as many maps
     chosen: list[tuple[Problem, Config]] = [
         (wide, configured("wgmma", wide, cluster_m=2, tile_n=256, stages=4)),
         (odd, configured("wgmma", odd, pack_a=1, pack_b=1)),
@@ -127,6 +128,7 @@ def winners() -> list[BestConfig]:
         (tall, configured("skinny", tall, form="stretch", streamed="a", tile_s=64, warps_l=4, warps_k=1, stages=2)),
         (turned, configured("wgmma", turned)),
         (short, configured("mma", short, direct=1, hold_b=1)),
+        (classes, configured("wgmma", classes, tile_n=256, stages=4, pack_a=1, classes_b=1)),
     ]
     return [winner(problem, config, 100.0 + i) for i, (problem, config) in enumerate(chosen)]
 
@@ -194,9 +196,12 @@ def map_text(one: TensorMap, problem: Problem) -> str:
     if one.copy:
         rows, columns = (columns, rows) if one.copy.turned else (rows, columns)
         offset, pitch, stride = one.copy.offset, one.copy.pitch, 0
+        columns = one.copy.width or columns
+    rows_of, number = (one.rows.of, one.rows.number) if one.rows else (1, 0)
     size = problem.element_bytes[one.operand]
     numbers = [*one.box, one.swizzle, offset, max(1, columns), max(1, rows), problem.batch]
-    return " ".join(map(str, [one.operand, *numbers, pitch * size, (stride or max(1, rows) * pitch) * size]))
+    strides = [pitch * size, (stride or max(1, rows) * pitch) * size]
+    return " ".join(map(str, [one.operand, *numbers, *strides, rows_of, number]))
 
 
 def problems(listed: list[BestConfig]) -> Iterator[Problem]:

@@ -109,6 +109,17 @@ def test_tensor_maps_are_those_of_the_tuner(winner: Make) -> None:
     assert text.count("tensor_map(") == 1 + len(launch.tensor_maps)
 
 
+def test_classes_of_rows_are_told_with_their_numbers(winner: Make) -> None:
+    """The program finds their rows by the address that B has there."""
+    choices = {"pack_a": 1, "classes_b": 1, "tile_n": 256, "stages": 4}
+    text = files(winner("wgmma", Problem(512, 388, 256, "bf16", "nn"), choices=choices))["repro.cu"]
+    calls = re.findall(r"tensor_map\(const_cast<void\*>\(b\), .*\);", text)
+    assert len(calls) == 2
+    for number, call in enumerate(calls):
+        assert f"{{ 388, 256, 1 }}, {{ 776, {776 * 256} }}" in call
+        assert call.endswith(f"CU_TENSOR_MAP_SWIZZLE_128B, 2, 2, {number});")
+
+
 def test_a_kernel_without_tensor_maps_needs_no_driver_header(winner: Make) -> None:
     """`cuda.h` is included only where it is needed."""
     assert "cuda.h>" not in files(winner("simt", Problem(64, 64, 64)))["repro.cu"]

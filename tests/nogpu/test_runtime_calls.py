@@ -207,6 +207,21 @@ def test_tensor_maps_show_the_operands_of_each_call(cuda: Listener) -> None:
         )  # fmt: skip
 
 
+def test_classes_of_rows_are_encoded_for_each_misalignment(cuda: Listener) -> None:
+    """The address of a class follows that of B; where B lies otherwise to multiples of 16 bytes, its rows change."""
+    problem = Problem(512, 388, 255, "bf16", "nn")
+    of_wgmma = candidate("wgmma", problem, pack_a=1, classes_b=1)
+    plan = plans.Plan(problem, "exact", of_wgmma, 0)
+    plan.run(0x1000, 0x2000, 0x3000, 1.0, 0.0, 0)
+    assert {told[0] for told in cuda.encoded} >= {0x2000, 0x2000 + 776 - 8}
+    plan.run(0x1000, 0x4000, 0x3000, 1.0, 0.0, 0)
+    assert set(cuda.moved) >= {0x4000, 0x4000 + 776 - 8}
+    before = len(cuda.encoded)
+    plan.run(0x1000, 0x4008, 0x3000, 1.0, 0.0, 0)
+    assert [told[0] for told in cuda.encoded[before:]] == [0x4008 + 776, 0x4000]
+    assert [told[1] for told in cuda.encoded[before:]] == [(388, 127, 1), (392, 128, 1)]
+
+
 def test_maps_of_copies_follow_the_workspace(cuda: Listener) -> None:
     """Where an operand is copied first, its map shows the copy."""
     problem = Problem(512, 384, 255, "bf16", "nt")

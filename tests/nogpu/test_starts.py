@@ -129,7 +129,8 @@ def test_the_built_in_family_has_starts_and_none_twice() -> None:
 
 @pytest.mark.parametrize(("space", "start"), builtin_starts(), ids=lambda value: getattr(value, "family", None))
 def test_every_built_in_start_is_valid_somewhere(space: SearchSpace, start: Start) -> None:
-    """On an H200, for problems with as few rows and columns as its tile, or many, or skinny; else it is a slip."""
+    """On an H200, for problems with as few rows and columns as its tile, or many, also odd ones, or skinny; else
+    it is a slip."""
     narrow = replace(space, parameters=_only(space.parameters, start), runtime=_only(space.runtime, start))
     rows, columns = int(start.get("tile_m", 4096)), int(start.get("tile_n", 4096))
     extents = (
@@ -137,6 +138,7 @@ def test_every_built_in_start_is_valid_somewhere(space: SearchSpace, start: Star
         (rows, 4096, 4096),
         (4096, 4096, 4096),
         (4096, 4096, 64),
+        (4096, 4100, 4096),
         (8, 8192, 4096),
         (8, 8192, 64),
         (8, 96, 8192),

@@ -14,7 +14,7 @@ from kt.errors import InputError
 from kt.problems import Problem
 from kt.search_spaces.launch import resolve, violated
 from kt.search_spaces.loader import load_space, space_digest
-from kt.search_spaces.space import Launch, OperandCopy, SearchSpace, TensorMap
+from kt.search_spaces.space import Launch, OperandCopy, RowClass, SearchSpace, TensorMap
 from kt.tuner import tensor_map as module
 from kt.tuner.tensor_map import TensorMapRefused, encode, tensor_map_argument
 
@@ -106,9 +106,12 @@ def test_maps_count_for_the_digest_of_a_space(tmp_path: Path) -> None:
     assert space_digest(load(tmp_path, SPACE)) != space_digest(other)
 
 
-@pytest.mark.parametrize("copy", [None, OperandCopy(256, 80), OperandCopy(0, 16, turned=True)])
-def test_launches_are_stored_with_their_maps(copy: OperandCopy | None) -> None:
-    launch = Launch("kt_gemm", 4, 128, 1024, (TensorMap("a", (64, 128), 128, copy),))
+@pytest.mark.parametrize("rows", [None, RowClass(4, 3)])
+@pytest.mark.parametrize(
+    "copy", [None, OperandCopy(256, 80), OperandCopy(0, 16, turned=True), OperandCopy(0, 96, width=96)]
+)
+def test_launches_are_stored_with_their_maps(copy: OperandCopy | None, rows: RowClass | None) -> None:
+    launch = Launch("kt_gemm", 4, 128, 1024, (TensorMap("a", (64, 128), 128, copy, rows),))
     assert decode_launch(Fields(encode_launch(launch))) == launch
 
 
@@ -178,6 +181,60 @@ def test_a_copy_is_encoded_where_it_lies(driver: Driver) -> None:
     assert seen[1:4] == (0x40100, [77, 100, 1], [160, 16000])
     seen = encoded(driver, TensorMap("a", (64, 128), 128, OperandCopy(256, 112, turned=True)), PROBLEM)
     assert seen[1:4] == (0x40100, [100, 77, 1], [224, 224 * 77])
+
+
+def test_a_copy_may_have_longer_rows(driver: Driver) -> None:
+    seen = encoded(driver, TensorMap("a", (64, 128), 128, OperandCopy(256, 96, width=96)), PROBLEM)
+    assert seen[1:4] == (0x40100, [96, 100, 1], [192, 19200])
+
+
+@pytest.mark.parametrize(
+    ("base", "row_class", "begin", "extents"),
+    [
+        (0x20000, RowClass(2, 0), 0x20000, [200, 4, 1]),
+        (0x20000, RowClass(2, 1), 0x20000 + 408 - 8, [204, 3, 1]),
+        (0x20008, RowClass(2, 0), 0x20008 + 408, [200, 3, 1]),  # the second row is the first that begins at 16 bytes
+        (0x20008, RowClass(2, 1), 0x20000, [204, 4, 1]),
+    ],
+)
+def test_a_class_of_rows_is_a_matrix(
+    driver: Driver, base: int, row_class: RowClass, begin: int, extents: list[int]
+) -> None:
+    """From the multiple of 16 bytes before its first row on; which rows it has depends on the operand's address."""
+    problem = Problem(100, 200, 7, "bf16", "nn", ldb=204)
+    one = TensorMap("b", (64, 32), 128, rows=row_class)
+    tensor_map_argument(one, problem, {**POINTERS, "b": base})
+    _, _, _, address, seen, strides, *_ = driver.seen
+    assert (address.value, seen, strides) == (begin, extents, [816, 816 * extents[1]])
+
+
+def test_rows_of_eight_classes_begin_anywhere(driver: Driver) -> None:
+    problem = Problem(100, 200, 16, "bf16", "nn", ldb=203)
+    firsts = []
+    for number in range(8):
+        tensor_map_argument(TensorMap("b", (64, 32), 128, rows=RowClass(8, number)), problem, POINTERS)
+        address = driver.seen[3].value
+        row, early = divmod(address + 2 * number - POINTERS["b"], 406)
+        assert (early, driver.seen[4]) == (0, [200 + number, 2, 1])
+        firsts.append(row)
+    assert sorted(firsts) == list(range(8))
+
+
+@pytest.mark.parametrize(("ldb", "of"), [(208, 2), (204, 4), (204, 8)])
+def test_rows_of_other_classes_are_refused(driver: Driver, ldb: int, of: int) -> None:
+    problem = Problem(100, 200, 77, "bf16", "nn", ldb=ldb)
+    with pytest.raises(TensorMapRefused, match=f"{2 * ldb} bytes apart, do not fall into {of} classes"):
+        tensor_map_argument(TensorMap("b", (64, 32), 128, rows=RowClass(of, 1)), problem, POINTERS)
+    assert driver.seen == ()
+
+
+def test_a_space_says_which_class_a_map_shows(tmp_path: Path) -> None:
+    text = SPACE.replace("swizzle: 64}", "swizzle: 64, classes: 4, number: 3}")
+    assert maps(load(tmp_path, text))[1] == TensorMap("b", (64, 32), 64, rows=RowClass(4, 3))
+    for classes, number in ((3, 0), (4, 4), (16, 1)):
+        wrong = SPACE.replace("swizzle: 64}", f"swizzle: 64, classes: {classes}, number: {number}}}")
+        with pytest.raises(InputError, match=f"no class {number} of {classes}"):
+            maps(load(tmp_path, wrong))
 
 
 def test_operands_of_tf32_are_rounded_and_the_result_is_not(driver: Driver) -> None:

@@ -27,7 +27,7 @@ __host__ __device__ constexpr int wgmma_store_slots(int panels, int slot_bytes, 
 
 template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
           int LOADED_M_, int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_,
-          bool A_K_MAJOR_, bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_, bool PROMOTED_ = false>
+          bool A_K_MAJOR_, bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_, bool PROMOTED_ = false, int CLASSES_ = 1>
 struct WgmmaTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -52,7 +52,11 @@ struct WgmmaTraits {
   static constexpr bool kEarly = kEarlyA || kEarlyB;
   using FeedA = WgmmaFeed<A, (A_K_MAJOR ? BLOCK_K : LOADED_M) * int(sizeof(TIn)), min_of(A_LOAD_, 8), kWarpgroup>;
   using FeedB = WgmmaFeed<B, (B_K_MAJOR ? BLOCK_K : BLOCK_N) * int(sizeof(TIn)), min_of(B_LOAD_, 8), kWarpgroup>;
-  using Walk = WgmmaWalk<BLOCK_M, BLOCK_N, BLOCK_K, CLUSTER_M, CLUSTER_N>;
+  // Rows of B in classes: see wgmma_classes.cuh. A tile then has fewer columns of C than of sums.
+  static constexpr int CLASSES = CLASSES_;
+  using Classes = WgmmaClasses<CLASSES>;
+  static constexpr int kWidth = BLOCK_N - Classes::kLost;
+  using Walk = WgmmaWalk<BLOCK_M, kWidth, BLOCK_K, CLUSTER_M, CLUSTER_N, CLASSES>;
 
   // wgmma takes rows of one operand and columns of the other. 4-byte elements that lie along mn come to it as rows, from
   // registers: those of B by computing the transpose of C, so that its rows are C's columns.
@@ -97,7 +101,8 @@ struct WgmmaTraits {
                                  kConsumerRegisters - kSums>;
   // Rows of C that begin anywhere.
   using WindowStore = typename Select<sizeof(TOut) == 2,
-                                      WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, BLOCK_N, kConsumerRegisters - kSums>,
+                                      WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, BLOCK_N, kConsumerRegisters - kSums,
+                                                       Classes::kFirst, kWidth>,
                                       WgmmaPairStore<TAcc, (STORE < 8), kTilesM, BLOCK_N>>::type;
   using Strips = WgmmaStrips<TAcc, kRows, kColumns>;
   using Fragments = WgmmaFragments<Rows>;
@@ -120,6 +125,8 @@ struct WgmmaTraits {
   static_assert(kSums * (PROMOTED ? 2 : 1) <= (kFed ? 128 : 192), "accumulators must fit the registers");
   static_assert(!PROMOTED || (sizeof(TIn) == 1 && !PING_PONG && BLOCK_K % kPromotedEvery == 0), "whole stages are added up");
   static_assert(!kFed || CLUSTER_M * CLUSTER_N == 1, "each block feeds itself");
+  static_assert(CLASSES == 1 || (A_K_MAJOR && !B_K_MAJOR && !kFed && !PROMOTED && !kFromRegisters), "rows of B along k");
+  static_assert(CLASSES == 1 || (STORE < 16 && sizeof(TOut) == 2), "windows write parts of a tile");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
   static_assert(kPeers <= 4, "one warp of a consumer for each block that it signals");
 };
@@ -210,8 +217,13 @@ class WgmmaProducer {
  public:
   static constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
 
-  __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const TensorMap& map_a, const TensorMap& map_b)
-      : shared_(shared), map_a_(map_a), map_b_(map_b), first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {}
+  using Maps = WgmmaMaps<Traits::CLASSES>;
+
+  __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const TensorMap& map_a, const Maps& maps_b,
+                                           const GemmArguments& args)
+      : shared_(shared), map_a_(map_a), maps_b_(maps_b),
+        by_class_(unsigned(max_of(Traits::Classes::template steps<Traits::BLOCK_K>(args.k), 1))),
+        first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {}
 
   // A tile's first step is asked for before anybody hears of the tile: the copy takes longer than the news.
   __device__ __forceinline__ void run(const GemmArguments& args) {
@@ -243,7 +255,7 @@ class WgmmaProducer {
     if (first_lane_) {
       ptx::mbarrier_expect(shared_.full(ring_.stage), Traits::kBytesOfTma);
       if constexpr (!Traits::kFedA) load_a(ring_.stage, m, k, batch);
-      if constexpr (!Traits::kFedB) load_b(ring_.stage, n, k, batch);
+      if constexpr (!Traits::kFedB) load_b(ring_.stage, n, tile.first_step + step, batch);
     }
     if constexpr (Traits::kFed) feed(args, m, n, k, batch);
     ring_.advance();
@@ -258,14 +270,14 @@ class WgmmaProducer {
       if (!first_lane_) continue;
       ptx::mbarrier_expect(shared_.full(step), Traits::kBytesOfTma);
       if constexpr (Traits::kEarlyA) load_a(step, m, first_k + step * Traits::BLOCK_K, batch);
-      if constexpr (Traits::kEarlyB) load_b(step, n, first_k + step * Traits::BLOCK_K, batch);
+      if constexpr (Traits::kEarlyB) load_b(step, n, tile.first_step + step, batch);
     }
     wait_for_earlier_grids();
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       if (!first_lane_) continue;
       if constexpr (!Traits::kEarlyA) load_a(step, m, first_k + step * Traits::BLOCK_K, batch);
-      if constexpr (!Traits::kEarlyB) load_b(step, n, first_k + step * Traits::BLOCK_K, batch);
+      if constexpr (!Traits::kEarlyB) load_b(step, n, tile.first_step + step, batch);
     }
     ring_.skip(steps);
     return steps;
@@ -280,10 +292,13 @@ class WgmmaProducer {
     Traits::A::load(map_a_, shared_.a(stage), shared_.full(stage), m, k, batch, rank / CLUSTER_M,
                     same_rows << rank % CLUSTER_M);
   }
-  __device__ __forceinline__ void load_b(int stage, int n, int k, int batch) const {
+  __device__ __forceinline__ void load_b(int stage, int n, int step, int batch) const {
+    unsigned number = 0, of_class = unsigned(step);
+    if constexpr (Traits::CLASSES > 1) number = by_class_.divide(of_class, of_class);
+    const int k = int(of_class) * Traits::BLOCK_K;
     const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N);
     const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank / CLUSTER_M * CLUSTER_M);
-    Traits::B::load(map_b_, shared_.b(stage), shared_.full(stage), n, k, batch, rank % CLUSTER_M, same_columns);
+    Traits::B::load(maps_b_.at(int(number)), shared_.b(stage), shared_.full(stage), n, k, batch, rank % CLUSTER_M, same_columns);
   }
 
   // This thread's part of what TMA does not copy.
@@ -318,7 +333,8 @@ class WgmmaProducer {
 
   WgmmaShared<Traits> shared_;
   const TensorMap& map_a_;
-  const TensorMap& map_b_;
+  Maps maps_b_;
+  Divisor by_class_;  // the steps of one
   bool first_lane_;
   WgmmaRing<Traits::STAGES> ring_;
 };
@@ -360,12 +376,16 @@ class WgmmaConsumer {
       }
       typename Traits::Sums sum;
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
-      if constexpr (Traits::PROMOTED) {
+      if constexpr (Traits::CLASSES > 1) {
+        multiply_classes(sum, ring, Traits::Classes::template steps<Traits::BLOCK_K>(args.k));
+      } else if constexpr (Traits::PROMOTED) {
         multiply_promoted(sum, ring, steps);
       } else {
         multiply(sum, ring, steps);
       }
-      if (tile.ends) {
+      if (Traits::CLASSES > 1) {
+        write(args, map_c, sum, tile);
+      } else if (tile.ends) {
         collect(args, sum, tile.first_block);
         write(args, map_c, sum, tile);
       } else {
@@ -411,6 +431,57 @@ class WgmmaConsumer {
     ptx::wgmma_wait<0>();
     if (steps > 0) give_back(before);
     if (steps == 0) clear(sum);
+  }
+
+  // The same class by class, each of which has steps, with sums that move between them.
+  __device__ __forceinline__ void multiply_classes(typename Traits::Sums& sum, WgmmaRing<Traits::STAGES>& ring,
+                                                   int steps_of_class) {
+    add_class(sum, ring, steps_of_class, 0, false);
+    int number = 1;
+#pragma unroll 1
+    do {
+      move(sum);
+      add_class(sum, ring, steps_of_class, 1, number + 1 == Traits::CLASSES);
+    } while (++number < Traits::CLASSES);
+  }
+
+  __device__ __forceinline__ static void move(typename Traits::Sums& sum) {
+    const int lane = lane_here();
+#pragma unroll
+    for (int i = 0; i < Traits::kTilesM; ++i) {
+      // Not before the last product has been waited for, and back into floating-point registers here: the compiler would
+      // carry words through the loop of products, and copy them into accumulators there, which ptxas waits for.
+      computed_here(sum[i]);
+      Traits::Classes::template move<Traits::BLOCK_N>(sum[i], lane);
+      computed_here(sum[i]);
+    }
+  }
+
+  template <int COUNT>
+  __device__ __forceinline__ static void computed_here(TAcc (&sum)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) sum[i] = ptx::computed_here(sum[i]);
+  }
+
+  // The steps of a class. No path leads around them, on which `sum` would have to be copied, and `add` says whether it
+  // has a value before.
+  __device__ __forceinline__ void add_class(typename Traits::Sums& sum, WgmmaRing<Traits::STAGES>& ring, int steps, int add,
+                                            bool last) {
+    int before = 0, step = 0;
+#pragma unroll 1
+    do {
+      ptx::mbarrier_wait(shared_.full(ring.stage), ring.phase);
+      ptx::wgmma_fence();
+      multiply_stage<0, Traits::A::kSteps>(sum, ring.stage, add | (step > 0));
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<1>();
+      if (step > 0) give_back(before);
+      before = ring.stage;
+      ring.advance();
+    } while (++step < steps);
+    if (Traits::PING_PONG && last && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_.turn(consumer_ ^ 1));
+    ptx::wgmma_wait<0>();
+    give_back(before);
   }
 
   // The same where wgmma's own sums are short: each is added to `sum` when it is done, while another consumer, or another
@@ -608,7 +679,7 @@ class WgmmaConsumer {
         return;
       }
     }
-    if (args.split_k > 1) {
+    if (Traits::CLASSES == 1 && args.split_k > 1) {
       if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
       void* const slices = typename Traits::Space(args).template slices<TAcc>();
       const long long part = (long long)tile.slice * args.batch + tile.batch;
@@ -620,7 +691,7 @@ class WgmmaConsumer {
     TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
     const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
     if constexpr (Traits::STORE < 16) {
-      Traits::WindowStore::store(to_c, sum, row, tile.n);
+      Traits::WindowStore::store(to_c, sum, row, tile.n - Traits::Classes::kFirst);
     } else {
       Traits::RowStore::store(to_c, staged, sum, row, tile.n);
     }
@@ -634,15 +705,15 @@ class WgmmaConsumer {
 };
 
 template <class Traits>
-__device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const TensorMap& map_a, const TensorMap& map_b,
-                                           const TensorMap& map_c) {
+__device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const TensorMap& map_a,
+                                           const WgmmaMaps<Traits::CLASSES>& maps_b, const TensorMap& map_c) {
   extern __shared__ unsigned char shared_bytes[];
   const WgmmaShared<Traits> shared{(ptx::shared_address(shared_bytes) + 1023) / 1024 * 1024};
   // The same in every lane: what follows from it need not be computed by each.
   const int warp = int(__reduce_or_sync(~0u, threadIdx.x / 32));
   if (warp == 0) {
     if constexpr (!Traits::kFedA) ptx::prefetch(map_a);
-    if constexpr (!Traits::kFedB) ptx::prefetch(map_b);
+    if constexpr (!Traits::kFedB) maps_b.prefetch();
   } else {
     shared.make_barriers(warp);
   }
@@ -650,7 +721,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
   if (warp < 4) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
     if (warp == 0 || Traits::kFed) {
-      WgmmaProducer<Traits>(shared, map_a, map_b).run(args);
+      WgmmaProducer<Traits>(shared, map_a, maps_b, args).run(args);
     } else {
       if constexpr (Traits::STORE == 16 && !Traits::kDirect) {
         if (warp == 1) ptx::prefetch(map_c);

@@ -39,14 +39,16 @@ class Divisor {
 // With stream-K (Osama et al., PPoPP 2023) whole rounds of tiles are dealt out one each; the steps of the last one to two
 // rounds are shared evenly, so that all clusters end together. A cluster walks its share backwards: the tile that it
 // begins and another one ends comes first, so that the other finds it ready, and nobody waits for a higher index.
-template <int BLOCK_M, int BLOCK_N, int BLOCK_K, int CLUSTER_M, int CLUSTER_N>
+//
+// Rows of B in CLASSES (wgmma_classes.cuh): k is walked class by class, each in whole steps.
+template <int BLOCK_M, int BLOCK_N, int BLOCK_K, int CLUSTER_M, int CLUSTER_N, int CLASSES = 1>
 class WgmmaWalk {
  public:
   static constexpr unsigned kBlocks = CLUSTER_M * CLUSTER_N;
 
   __device__ __forceinline__ explicit WgmmaWalk(const GemmArguments& args)
-      : rows_(count(args.m, BLOCK_M * CLUSTER_M)), steps_(int(count(args.k, BLOCK_K))), per_slice_(steps_),
-        height_(min_of(unsigned(args.raster_group), rows_)), next_(blockIdx.x / kBlocks) {
+      : rows_(count(args.m, BLOCK_M * CLUSTER_M)), steps_(int(count(int(count(args.k, CLASSES)), BLOCK_K)) * CLASSES),
+        per_slice_(steps_), height_(min_of(unsigned(args.raster_group), rows_)), next_(blockIdx.x / kBlocks) {
     const unsigned columns = count(args.n, BLOCK_N * CLUSTER_N), tiles = rows_ * columns;
     one_slice_ = args.split_k == 1 && args.batch == 1;
     end_ = tiles;

@@ -13,8 +13,8 @@
 
 namespace kt {
 
-// STRIPS strips, 64 rows apart. ODD: shifts may be odd. A lane's two rows pass together if there are REGISTERS for both.
-template <class TAcc, bool BF16, bool ODD, int STRIPS, int BLOCK_N, int REGISTERS>
+// STRIPS strips, 64 rows apart, of which WIDTH columns from FIRST on are written. ODD: shifts may be odd. A lane's two rows pass together if there are REGISTERS for both.
+template <class TAcc, bool BF16, bool ODD, int STRIPS, int BLOCK_N, int REGISTERS, int FIRST = 0, int WIDTH = BLOCK_N>
 struct WgmmaWindowStore {
   static constexpr int kColumns = BLOCK_N % 64 == 0 && REGISTERS >= 64 ? 64 : 32;  // of a piece: what is independent hides what is slow
   static constexpr int kWords = kColumns / 8, kPieces = cdiv(BLOCK_N, kColumns);
@@ -24,8 +24,8 @@ struct WgmmaWindowStore {
   __device__ __forceinline__ static void store(const Target& output, const TAcc (&sum)[STRIPS][BLOCK_N / 2], int row,
                                                int column) {
     static_assert(sizeof(typename Target::Element) == 2, "two results in a word");
-    const int end = min_of(BLOCK_N, output.n - column);
-    if (end <= 0) return;
+    const int end = min_of(FIRST + WIDTH, output.n - column);
+    if (end <= FIRST) return;
     const Lane lane(output.at(row + lane_here() / 4, column), end);
 #pragma unroll 1
     for (int pass = 0; pass < kPasses; ++pass) {
@@ -91,11 +91,11 @@ struct WgmmaWindowStore {
     // Of the two columns of a word, those that belong to no whole window. `target` is column `piece` of the tile's row.
     template <class TOut>
     __device__ __forceinline__ void write_ends(TOut* target, bool inside, unsigned word, int piece, int columns) const {
-      const int begin = -shift & 7, last = end - (end + shift & 7);
+      const int begin = FIRST + (-(shift + FIRST) & 7), last = end - (end + shift & 7);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int at = columns + (number & 3) * 2 + i, column = piece + at;
-        if (inside && column < end && (column < begin || column >= last)) {
+        if (inside && column >= FIRST && column < end && (column < begin || column >= last)) {
           reinterpret_cast<unsigned short*>(target)[at] = (unsigned short)(word >> 16 * i);
         }
       }
@@ -135,18 +135,22 @@ struct WgmmaWindowStore {
         for (int j = 0; j < kWords; j += 4) {
           lane.transpose(windows + j);
           const int first = 8 * (j + lane.part) - lane.shift;  // column of this lane's window
-          if (inside[i] && piece + first >= 0 && piece + first + 8 <= lane.end) {
+          if (inside[i] && piece + first >= FIRST && piece + first + 8 <= lane.end) {
             write_window(target + i * next + first, windows + j);
           }
         }
       }
-      // Ends lie in the first 8 columns and in the last 7: those of at most two words.
+      // Ends lie in the first 8 columns from FIRST on and in the last 7: those of at most two words each.
       const int last = (lane.end - 1 - piece) / 8;
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
-        if (piece == 0) lane.write_ends(target + i * next, inside[i], words[i][0], piece, 0);
+        constexpr int kOfBegin = FIRST > 0 ? 2 : 1;
+#pragma unroll
+        for (int j = 0; j < kOfBegin; ++j) {
+          if (piece == 0) lane.write_ends(target + i * next, inside[i], words[i][j], piece, 8 * j);
+        }
 #pragma unroll 1
-        for (int j = max_of(last - 1, piece == 0 ? 1 : 0); j < min_of(last + 1, kWords); ++j) {
+        for (int j = max_of(last - 1, piece == 0 ? kOfBegin : 0); j < min_of(last + 1, kWords); ++j) {
           lane.write_ends(target + i * next, inside[i], word_at(words[i], j), piece, 8 * j);
         }
       }
@@ -192,7 +196,7 @@ struct WgmmaWindowStore {
 #pragma unroll
     for (int i = 0; i < 2 * kWords; ++i) {
       const int at = i / 2 * 8 + (lane.number & 3) * 2 + i % 2;
-      if (piece + at < lane.end) scaled[i] += output.beta * convert<TAcc>(target[at]);
+      if (piece + at >= FIRST && piece + at < lane.end) scaled[i] += output.beta * convert<TAcc>(target[at]);
     }
   }
 
