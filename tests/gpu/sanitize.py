@@ -1,6 +1,7 @@
 """Runs a sample of a family's configurations in this one process, for NVIDIA's compute-sanitizer.
 
     python3 tests/gpu/sanitize.py --family mma --cubins build --dry-run      # compile first, without the sanitizer
+    python3 tests/gpu/sanitize.py --family mma --cubins build --only hold_b=1 --dry-run    # of one choice alone
     compute-sanitizer --tool memcheck python3 tests/gpu/sanitize.py --family mma --cubins build
     compute-sanitizer --tool racecheck python3 tests/gpu/sanitize.py --family mma --cubins build --limit 60
     compute-sanitizer --tool initcheck python3 tests/gpu/sanitize.py --family mma --raw --limit 200
@@ -17,7 +18,7 @@ import argparse
 import random
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,7 +56,7 @@ LIMIT = 400
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     device, space = select_device(options.device), builtin(options.family)
-    runs = sample(space, device, options.limit, options.seed, raw=options.raw)
+    runs = sample(space, device, options.limit, options.seed, raw=options.raw, only=dict(options.only))
     print(f"{len(runs)} configurations of {space.family} for {device.name}", flush=True)
     with _cubins(options.cubins) as folder, CompilePool(options.jobs, CubinCache(folder), 120.0) as pool:
         candidates = _candidates(space, device, runs, pool)
@@ -64,9 +65,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _launch_all(runs, candidates, raw=options.raw)
 
 
-def sample(space: SearchSpace, device: Device, limit: int, seed: int, *, raw: bool) -> list[Run]:
-    """At most `limit` runs, drawn at random from those of all formats, layouts, alignments, sizes and scalars."""
-    asked = [one for formats in _served(space, device) for one in _asked(formats)]
+def sample(
+    space: SearchSpace, device: Device, limit: int, seed: int, *, raw: bool, only: Mapping[str, Value] | None = None
+) -> list[Run]:
+    """At most `limit` runs, drawn at random from those of all formats, layouts, alignments, sizes and scalars.
+
+    `only`: of configurations with these values alone.
+    """
+    asked = [
+        (problem, {**fixed, **(only or {})}) for formats in _served(space, device) for problem, fixed in _asked(formats)
+    ]
     if raw:
         asked = [(problem, fixed) for problem, fixed in asked if _wholly_written(problem)]
     coverings: dict[str, Covering] = {}
@@ -83,12 +91,16 @@ def _asked(formats: Formats) -> list[tuple[Problem, dict[str, Value]]]:
     """All problems of a format, with choices that are to be taken: those that are worth it for larger problems only."""
     small = [*ragged(formats), *every_alignment(formats), *misaligned_bases(formats), *every_scalar(formats)]
     large = [formats.problem(515, 517, 131, layout) for layout in LAYOUTS]
-    choices: list[dict[str, Value]] = [{"stream_k": 1}, {"pack_a": 1}, {"pack_b": 1}]
+    large += [formats.problem(515, n, 259, "nn") for n in (516, 518)]
+    choices: list[dict[str, Value]] = [{"stream_k": 1}, {"pack_a": 1}, {"pack_b": 1}, {"slices_k": 2}, {"classes_b": 1}]
+    wide = [formats.problem(1403, 1412, 40, layout, batch=2) for layout in LAYOUTS]
+    held: dict[str, Value] = {"hold_b": 1}
     thin = [formats.problem(m, n, 259, layout) for layout in LAYOUTS for m, n in ((9, 4101), (4101, 7))]
     kinds: list[dict[str, Value]] = [{"form": "stretch"}, {"form": "stream"}, {"cluster_k": 2}]
     return [
         *((problem, {}) for problem in small),
         *((problem, fixed) for fixed in choices for problem in large),
+        *((problem, held) for problem in wide),
         *((problem, fixed) for fixed in kinds for problem in thin),
     ]
 
@@ -155,12 +167,25 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--family", default="mma", help="kernel family (default: mma)")
     parser.add_argument("--limit", type=int, default=LIMIT, help=f"most configurations to run (default: {LIMIT})")
     parser.add_argument("--seed", type=int, default=0, help="which sample (default: 0)")
+    parser.add_argument(
+        "--only",
+        type=_choice,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of a parameter, this value alone",
+    )
     parser.add_argument("--jobs", type=int, default=0, help="compiler processes (default: one for each core)")
     parser.add_argument("--cubins", type=Path, help="folder of compiled kernels, kept for further runs")
     parser.add_argument("--raw", action="store_true", help="leave C and workspace as allocated, for initcheck")
     parser.add_argument("--dry-run", action="store_true", help="compile only")
     parser.add_argument("--device", default="local", help="what to compile for (default: this machine's GPU)")
     return parser.parse_args(arguments)
+
+
+def _choice(text: str) -> tuple[str, Value]:
+    name, _, value = text.partition("=")
+    return name, int(value) if value.lstrip("-").isdigit() else value
 
 
 if __name__ == "__main__":
