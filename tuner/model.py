@@ -118,7 +118,7 @@ def _compute_us(tiles: Tiles, device: Device, resident: Numbers) -> Numbers:
     demand = tiles.demand(device)
     rows, width = np.minimum(tiles.tile_m, tiles.problem.m), np.minimum(tiles.tile_n, tiles.problem.n)
     written = rows * width * tiles.written_bytes / _WRITE_BYTES
-    ends = _ENDS + written * np.where(tiles.direct > 0, _DIRECT, 1.0)
+    ends = _ENDS + tiles.meeting_cycles + written * np.where(tiles.direct > 0, _DIRECT, 1.0)
     whole = _step_cycles(tiles, demand, resident)
     last = np.where(left > 0, _step_cycles(tiles, demand, np.maximum(left, 1)), 0)
     cycles = tiles.steps * (full * whole + last) + ends * (full / resident + 1)

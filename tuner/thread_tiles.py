@@ -19,6 +19,7 @@ __all__ = ["ThreadTiles"]
 # Fitted, and rounded to what the measurements can tell.
 _STALL = 0.38
 _STREAM_K = 33.0  # registers of a thread that walks over parts of tiles
+_TURN = 200.0  # cycles in which half of the slices' sums change hands, besides moving them: not measured
 _PIECE = 0.5  # steps of k lost where a piece of straight code ends: the next fragments are not read early
 _NARROW_SLOTS = 9.0  # issue slots of a copy narrower than 16 bytes, with its address and its predicate
 _NARROW_CYCLES = 2.5  # cycles of the shared-memory pipe for such a copy of a warp; a wide one costs it none
@@ -26,17 +27,23 @@ _NARROW_CYCLES = 2.5  # cycles of the shared-memory pipe for such a copy of a wa
 
 @dataclass(frozen=True)
 class ThreadTiles(Tiles):
-    """A thread has thread_m x thread_n results; `unroll` steps of k are one piece of straight code."""
+    """A thread has thread_m x thread_n results; `unroll` steps of k are one piece of straight code.
+
+    Attributes:
+        slices_k: groups of warps that hold the same results, each for its part of every step; their sums meet at the end.
+    """
 
     thread_m: Numbers
     thread_n: Numbers
     unroll: Numbers
+    slices_k: Numbers
 
     @staticmethod
     def lay_out(problem: Problem, columns: Columns) -> ThreadTiles:
         of = columns.of
         thread_m, thread_n = of("thread_m", 8), of("thread_n", 8)
-        threads = np.maximum(32, of("tile_m", 64) * of("tile_n", 64) / (thread_m * thread_n))
+        slices_k = of("slices_k", 1)
+        threads = slices_k * np.maximum(32, of("tile_m", 64) * of("tile_n", 64) / (thread_m * thread_n))
         vector, pack_a, pack_b = of("vector_bytes", 16), of("pack_a", 0), of("pack_b", 0)
         turned_a = (1.0 - pack_a) * (problem.layout[0] == "n")
         turned_b = (1.0 - pack_b) * (problem.layout[1] == "t")
@@ -45,6 +52,7 @@ class ThreadTiles(Tiles):
             width_a=_copy_width(problem, "a", vector, turned_a, pack_a),
             width_b=_copy_width(problem, "b", vector, turned_b, pack_b),
             turned_a=turned_a, turned_b=turned_b, thread_m=thread_m, thread_n=thread_n, unroll=of("unroll", 4),
+            slices_k=slices_k,
         )  # fmt: skip
 
     def wanted_registers(self) -> Numbers:
@@ -70,6 +78,12 @@ class ThreadTiles(Tiles):
         return self.pack_a + self.pack_b
 
     @property
+    def meeting_cycles(self) -> Numbers:
+        """Half of the slices hands its sums to the other half, until one has all: each turn has two barriers."""
+        moved = 2 * (self.slices_k - 1) * self.tile_m * self.tile_n * self.accumulator_bytes / SMEM_BYTES
+        return moved + _TURN * np.log2(self.slices_k)
+
+    @property
     def _words(self) -> int:
         return max(1, self.accumulator_bytes // 4)
 
@@ -81,15 +95,20 @@ class ThreadTiles(Tiles):
         products = self.thread_m * self.thread_n * (1 + _PIECE / self.unroll)
         reads = self._reads(self.thread_m) + self._reads(self.thread_n)
         copies = (self.copies_a + self.copies_b) / 32 + (_NARROW_SLOTS - 1) * self.narrow_copies()
-        issued = (self.warps * self.tile_k * (products + reads) + copies) / SCHEDULERS
+        issued = (self.warps * self._slice_steps * (products + reads) + copies) / SCHEDULERS
         rates = device.simt_flops if self.problem.dtype in device.simt_flops else device.flops
         per_clock = self.per_clock(device, rates[self.problem.dtype])
         return np.maximum(issued, self.tile_m * self.tile_n * self.tile_k / per_clock)
 
     def _smem_cycles(self) -> Numbers:
         """Cycles of the shared-memory pipe: all threads' fragments, and copies in small pieces."""
-        values = (self.thread_m + self.thread_n) * self.tile_k * self.threads
+        values = (self.thread_m + self.thread_n) * self._slice_steps * self.threads
         return values * self.accumulator_bytes / SMEM_BYTES + _NARROW_CYCLES * self.narrow_copies()
+
+    @property
+    def _slice_steps(self) -> Numbers:
+        """Of the k of a step, those that one warp takes."""
+        return self.tile_k / self.slices_k
 
     def _reads(self, thread: Numbers) -> Numbers:
         """Instructions that read one fragment: at most 16 bytes each."""

@@ -117,6 +117,11 @@ class Tiles(ABC):
         return self.warps
 
     @property
+    def meeting_cycles(self) -> Numbers | float:
+        """Cycles in which the sums of a block's slices of k meet."""
+        return 0.0
+
+    @property
     def head_start_us(self) -> float:
         """By how much sooner a block begins and ends than those that the constants of the model were fitted to."""
         return 0.0

@@ -6,11 +6,17 @@
 // Shared memory delivers 128 bytes a clock to a multiprocessor that multiplies 128 pairs in it, so a thread must use
 // every value it reads at least four times over: the reads, not the multiplications, bound small thread tiles.
 //
+// With SLICES > 1 that many groups of warps hold the same tile of C, and each multiplies its part of every step of k: small
+// tiles then have warps enough to hide each other's waits. Their sums meet in shared memory at the end.
+//
 // The loop counts addresses in shared memory in 32 bits and reads by instructions that it names. With pointers, NVRTC counts
 // in 64 bits and nvcc in 32: the compilers then order registers differently, and an exported kernel differs from the measured
 // one by up to 8% of its time.
 
 namespace kt {
+
+constexpr int kLineThreads = 256;  // of a block whose warps turn whole lines of memory
+constexpr bool kInterleaved = false;
 
 // The tile of one operand, MN (m or n) by k, on its way from global to shared memory.
 //
@@ -19,19 +25,24 @@ namespace kt {
 // The tile is cut into units of `kWidth` neighbouring elements. Unit u = lane + kLanes * (row + kRows * chunk) is moved
 // by thread u % THREADS in pass u / THREADS. All extents are powers of two, so the bits of the thread and of the pass
 // do not mix: every pass is the thread's first unit plus a constant.
-template <class T, class TShared, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int LOAD_BYTES, int THREADS>
+//
+// FRAGMENT is how many neighbours along mn one access of a thread reads when it multiplies.
+template <class T, class TShared, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int LOAD_BYTES, int THREADS, int FRAGMENT>
 struct OperandTile {
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements in 16 bytes of shared memory
   static constexpr int kRows = K_CONTIGUOUS ? BLOCK_MN : BLOCK_K;
   static constexpr int kColumns = K_CONTIGUOUS ? BLOCK_K : BLOCK_MN;
   static constexpr int kWidth = K_CONTIGUOUS ? 1 : min_of(kColumns, LOAD_BYTES / int(sizeof(T)));
-  // Rows of a turned tile are padded by 16 bytes: the writes of a warp, 8 k by 4 mn, then hit all banks once.
-  static constexpr int kPad = K_CONTIGUOUS ? kGroup : 0;
-  static constexpr int kPitch = BLOCK_MN + kPad;
-  static constexpr int kElements = kPitch * BLOCK_K;
+  // A turned tile: with many threads a warp copies 32 k of one row of memory, a whole line of fp32; with few, whose rows
+  // would then be many passes, 8 k of four rows. Either way its writes hit all banks once. In the first case the elements of
+  // each 16 bytes change places by k, and 16 bytes of padding follow whole groups of k; fragments are read in whole
+  // groups, in which a thread knows its elements by k. In the second each k is padded by 16 bytes.
+  static constexpr bool kSwapped = K_CONTIGUOUS && THREADS >= kLineThreads && BLOCK_K >= 16 && FRAGMENT == kGroup;
+  static constexpr int kPad = kSwapped ? 1 : K_CONTIGUOUS ? kGroup : 0;  // of each k on average
+  static constexpr int kElements = (BLOCK_MN + kPad) * BLOCK_K;
 
-  // Threads side by side along a row: all of it, or a 32-byte sector of fp32 where the tile is turned.
-  static constexpr int kLanes = K_CONTIGUOUS ? min_of(kColumns, 8) : kColumns / kWidth;
+  // Threads side by side along a row: all of it, or a line, or a 32-byte sector of fp32 where the tile is turned.
+  static constexpr int kLanes = K_CONTIGUOUS ? min_of(kColumns, kSwapped ? 32 : 8) : kColumns / kWidth;
   static constexpr int kChunks = K_CONTIGUOUS ? kColumns / kLanes : 1;
   static constexpr int kUnits = kLanes * kRows * kChunks;
   static constexpr int kPasses = cdiv(kUnits, THREADS);
@@ -44,6 +55,7 @@ struct OperandTile {
   static_assert((BLOCK_MN & (BLOCK_MN - 1)) == 0 && (BLOCK_K & (BLOCK_K - 1)) == 0, "tiles are powers of two");
   static_assert((THREADS & (THREADS - 1)) == 0, "the number of threads is a power of two");
   static_assert(kRowPasses * kColumnPasses == kPasses, "passes form a rectangle");
+  static_assert(!kSwapped || (kRowStep % kGroup == 0 && kColumnStep % kGroup == 0), "passes keep the places in a group");
 
   const T* cursor;     // this thread's first element of the tile that is copied next
   long long row_step;  // elements between row passes
@@ -66,8 +78,15 @@ struct OperandTile {
     advance = K_CONTIGUOUS ? (long long)BLOCK_K : BLOCK_K * pitch;
   }
 
+  // Where the elements of one k begin, and the place of element `mn` among them.
+  static constexpr __device__ int shared_of_k(int k) {
+    return kSwapped ? k * BLOCK_MN + k / kGroup * kGroup : k * (BLOCK_MN + kPad);
+  }
+  static constexpr __device__ int place(int mn, int k) { return kSwapped ? mn ^ (k % kGroup) : mn; }
+
   static constexpr __device__ int shared_at(int row, int column) {
-    return K_CONTIGUOUS ? column * kPitch + row : row * kPitch + column;
+    const int mn = K_CONTIGUOUS ? row : column, k = K_CONTIGUOUS ? column : row;
+    return shared_of_k(k) + place(mn, k);
   }
   static constexpr __device__ int shared_of(int row_pass, int column_pass) {
     return shared_at(row_pass * kRowStep, column_pass * kColumnStep);
@@ -171,8 +190,9 @@ __device__ __forceinline__ void for_each_product(const Multiply& multiply) {
 }
 
 template <class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int THREAD_M_, int THREAD_N_,
-          int LANES_M_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_, bool B_K_CONTIGUOUS_,
-          bool STREAM_K_, bool PACK_A_, bool PACK_B_, int LOAD_A_, int LOAD_B_, int STORE_, bool ASYNC_>
+          int LANES_M_, int SLICES_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_,
+          bool B_K_CONTIGUOUS_, bool STREAM_K_, bool PACK_A_, bool PACK_B_, int LOAD_A_, int LOAD_B_, int STORE_,
+          bool ASYNC_>
 struct SimtTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -180,28 +200,37 @@ struct SimtTraits {
   using TShared = typename Select<ASYNC_, TIn_, TAcc_>::type;
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_;
   static constexpr int THREAD_M = THREAD_M_, THREAD_N = THREAD_N_, LANES_M = LANES_M_, LANES_N = 32 / LANES_M_;
-  static constexpr int STAGES = STAGES_, UNROLL = UNROLL_, STORE = STORE_;
+  static constexpr int SLICES = SLICES_, STAGES = STAGES_, UNROLL = UNROLL_, STORE = STORE_;
   static constexpr FmaOrder ORDER = ORDER_;
   static constexpr bool ASYNC = ASYNC_, PACK_A = PACK_A_, PACK_B = PACK_B_, STREAM_K = STREAM_K_;
   using Space = Workspace<TIn, PACK_A, PACK_B>;
-  static constexpr int kThreads = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
+  static constexpr int kSliceThreads = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);  // that hold a tile of C together
+  static constexpr int kThreads = SLICES * kSliceThreads;
+  static constexpr int kSliceK = BLOCK_K / SLICES;  // of each step of k
   static constexpr int kWarpsN = BLOCK_N / (LANES_N * THREAD_N);
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements of a 16-byte access to shared memory
   static constexpr int kGroupM = min_of(THREAD_M, kGroup), kGroupN = min_of(THREAD_N, kGroup);
 
-  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, PACK_A ? 16 : LOAD_A_, kThreads>;
-  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, PACK_B ? 16 : LOAD_B_, kThreads>;
+  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, PACK_A ? 16 : LOAD_A_, kThreads,
+                            kGroupM>;
+  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, PACK_B ? 16 : LOAD_B_, kThreads,
+                            kGroupN>;
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
   static constexpr int kTileABytes = TileA::kElements * int(sizeof(TShared));
   static constexpr int kStageBytes = kStageElements * int(sizeof(TShared));
-  static constexpr int kRingBytes = max_of(STAGES * kStageBytes, THREAD_N * kThreads * int(sizeof(TAcc)));
+  static constexpr int kTileBytes = BLOCK_M * BLOCK_N * int(sizeof(TAcc));  // of C
+  // Sums of half of the slices, and rows of C on their way out, lie where the stages were.
+  static constexpr int kSumsBytes = max_of(SLICES / 2 * kTileBytes, THREAD_N * kSliceThreads * int(sizeof(TAcc)));
+  static constexpr int kRingBytes = max_of(STAGES * kStageBytes, kSumsBytes);
 
-  static_assert(kThreads % 32 == 0 && kThreads <= 1024, "a block has whole warps, at most 1024 threads");
+  static_assert(kSliceThreads % 32 == 0 && kThreads <= 1024, "slices have whole warps, a block at most 1024 threads");
+  static_assert((SLICES & (SLICES - 1)) == 0, "the number of slices is a power of two");
+  static_assert(SLICES == 1 || !STREAM_K, "stream-K parks the tile of all threads");
   static_assert(BLOCK_M % (LANES_M * THREAD_M) == 0 && BLOCK_N % (LANES_N * THREAD_N) == 0, "warps tile the block");
   static_assert(THREAD_M % kGroupM == 0 && THREAD_N % kGroupN == 0, "thread tiles are whole groups");
   static_assert(!ASYNC || is_same<TIn, TShared>, "cp.async cannot convert");
   static_assert(ASYNC || STAGES == 2, "copies through registers use two buffers");
-  static_assert(UNROLL % 4 == 0 && BLOCK_K % UNROLL == 0, "two register fragments alternate");
+  static_assert(UNROLL % 4 == 0 && kSliceK % UNROLL == 0, "two register fragments alternate");
 };
 
 template <class Traits>
@@ -212,10 +241,28 @@ struct SimtAccumulator {
   TAcc at[Traits::THREAD_M][Traits::THREAD_N];
   int m, n;  // first element of this thread inside the block tile
 
+  __device__ __forceinline__ static int slice() { return int(threadIdx.x) / Traits::kSliceThreads; }
+  __device__ __forceinline__ static int thread() { return int(threadIdx.x) % Traits::kSliceThreads; }  // of the slice
+
   __device__ __forceinline__ SimtAccumulator() {
-    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-    m = warp / Traits::kWarpsN * (Traits::LANES_M * Traits::THREAD_M) + lane / Traits::LANES_N * Traits::kGroupM;
-    n = warp % Traits::kWarpsN * (Traits::LANES_N * Traits::THREAD_N) + lane % Traits::LANES_N * Traits::kGroupN;
+    const int warp = thread() / 32, lane = thread() % 32;
+    int lane_m, lane_n;
+    if constexpr (kInterleaved) {
+      lane_m = lane_n = 0;
+#pragma unroll
+      for (int bit = 0, of_m = 0, of_n = 0; bit < 5; ++bit) {
+        const bool along_m = (1 << of_m) < Traits::LANES_M && ((1 << of_n) >= Traits::LANES_N || of_m <= of_n);
+        if (along_m) {
+          lane_m |= (lane >> bit & 1) << of_m++;
+        } else {
+          lane_n |= (lane >> bit & 1) << of_n++;
+        }
+      }
+    } else {
+      lane_m = lane / Traits::LANES_N, lane_n = lane % Traits::LANES_N;
+    }
+    m = warp / Traits::kWarpsN * (Traits::LANES_M * Traits::THREAD_M) + lane_m * Traits::kGroupM;
+    n = warp % Traits::kWarpsN * (Traits::LANES_N * Traits::THREAD_N) + lane_n * Traits::kGroupN;
   }
 
   // Offset of element i from the thread's first, along m or n.
@@ -226,35 +273,39 @@ struct SimtAccumulator {
     return j / Traits::kGroupN * (Traits::kGroupN * Traits::LANES_N) + j % Traits::kGroupN;
   }
 
-  template <int COUNT, int GROUP, int LANES>
-  __device__ __forceinline__ static void read(TAcc (&fragment)[COUNT], unsigned shared) {
+  // The fragment of the k-th row of a tile at the address `shared`.
+  template <class Tile, int COUNT, int GROUP, int LANES>
+  __device__ __forceinline__ static void read(TAcc (&fragment)[COUNT], unsigned shared, int k) {
+    shared += unsigned(Tile::shared_of_k(k) * kBytes);
 #pragma unroll
     for (int i = 0; i < COUNT; i += GROUP) {
       TShared group[GROUP];
       ptx::load_shared(group, shared + unsigned(i * LANES * int(sizeof(TShared))));
 #pragma unroll
-      for (int j = 0; j < GROUP; ++j) fragment[i + j] = convert<TAcc>(group[j]);
+      for (int j = 0; j < GROUP; ++j) fragment[i + j] = convert<TAcc>(group[Tile::place(j, k)]);
     }
   }
 
   // `a` and `b` are the addresses of this thread's first elements.
   __device__ __forceinline__ static void read_a(TAcc (&fragment)[Traits::THREAD_M], unsigned a, int k) {
-    read<Traits::THREAD_M, Traits::kGroupM, Traits::LANES_M>(fragment, a + unsigned(k * Traits::TileA::kPitch * kBytes));
+    read<typename Traits::TileA, Traits::THREAD_M, Traits::kGroupM, Traits::LANES_M>(fragment, a, k);
   }
   __device__ __forceinline__ static void read_b(TAcc (&fragment)[Traits::THREAD_N], unsigned b, int k) {
-    read<Traits::THREAD_N, Traits::kGroupN, Traits::LANES_N>(fragment, b + unsigned(k * Traits::TileB::kPitch * kBytes));
+    read<typename Traits::TileB, Traits::THREAD_N, Traits::kGroupN, Traits::LANES_N>(fragment, b, k);
   }
 
-  // Adds the product of the stage at the address `stage`. The fragments of the next k are read while the present ones are
-  // multiplied.
+  // Adds the product of this slice of the stage at the address `stage`. The fragments of the next k are read while the
+  // present ones are multiplied.
   __device__ __forceinline__ void multiply(unsigned stage) {
-    const unsigned a = stage + unsigned(m * kBytes), b = stage + unsigned((Traits::TileA::kElements + n) * kBytes);
+    const int first_k = slice() * Traits::kSliceK;
+    const unsigned a = stage + unsigned((Traits::TileA::shared_of_k(first_k) + m) * kBytes);
+    const unsigned b = stage + unsigned((Traits::TileA::kElements + Traits::TileB::shared_of_k(first_k) + n) * kBytes);
     TAcc fragment_a[2][Traits::THREAD_M], fragment_b[2][Traits::THREAD_N];
     read_a(fragment_a[0], a, 0);
     read_b(fragment_b[0], b, 0);
 #pragma unroll Traits::UNROLL
-    for (int k = 0; k < Traits::BLOCK_K; ++k) {
-      if (k + 1 < Traits::BLOCK_K) {
+    for (int k = 0; k < Traits::kSliceK; ++k) {
+      if (k + 1 < Traits::kSliceK) {
         read_a(fragment_a[(k + 1) % 2], a, k + 1);
         read_b(fragment_b[(k + 1) % 2], b, k + 1);
       }
@@ -270,7 +321,21 @@ struct SimtAccumulator {
       for (int j = 0; j < Traits::THREAD_N; ++j) at[i][j] = TAcc(0);
   }
 
-  // Writes the tile at (block_m, block_n). Tiles inside the output, with beta = 0, leave the registers directly; all
+  // Adds up the sums of all slices; slice 0 has the total. Half of the slices hands over to the other half at a time, always
+  // the same to the same: two runs give the same bits.
+  __device__ __forceinline__ void add_slices(unsigned shared) {
+    const unsigned mine = shared + unsigned(thread() * Traits::kGroupN * int(sizeof(TAcc)));
+#pragma unroll
+    for (int half = Traits::SLICES / 2; half > 0; half /= 2) {
+      __syncthreads();  // others may still read the last stage, or the sums of the turn before
+      if (slice() >= half && slice() < 2 * half) put_tile(mine + unsigned((slice() - half) * Traits::kTileBytes));
+      __syncthreads();
+      if (slice() < half) add_tile(mine + unsigned(slice() * Traits::kTileBytes));
+    }
+    __syncthreads();  // rows of C may leave through the same memory
+  }
+
+  // Writes the tile at (block_m, block_n), by the threads of slice 0. Tiles inside the output, with beta = 0, leave the registers directly; all
   // others go row by row through slots of shared memory, in a loop that is not unrolled: it costs little to compile.
   template <class Output>
   __device__ __forceinline__ void write(const Output& output, int block_m, int block_n, unsigned shared) const {
@@ -278,7 +343,7 @@ struct SimtAccumulator {
     if (inside && !output.reads()) {
       write_directly(output, block_m, block_n);
     } else {
-      __syncthreads();  // others may still read their last tile
+      if constexpr (Traits::SLICES == 1) __syncthreads();  // others may still read their last tile
       write_by_rows(output, block_m, block_n, shared);
     }
   }
@@ -303,7 +368,7 @@ struct SimtAccumulator {
 
   template <class Output>
   __device__ __forceinline__ void write_by_rows(const Output& output, int block_m, int block_n, unsigned shared) const {
-    const unsigned slots = shared + threadIdx.x * unsigned(Traits::kGroupN * int(sizeof(TAcc)));
+    const unsigned slots = shared + unsigned(thread() * Traits::kGroupN * int(sizeof(TAcc)));
 #pragma unroll 1
     for (int i = 0; i < Traits::THREAD_M; ++i) {
 #pragma unroll
@@ -322,7 +387,7 @@ struct SimtAccumulator {
     }
   }
 
-  static constexpr int kSlotBytes = Traits::kThreads * Traits::kGroupN * int(sizeof(TAcc));  // one group of each thread
+  static constexpr int kSlotBytes = Traits::kSliceThreads * Traits::kGroupN * int(sizeof(TAcc));  // one group of each thread
 
   __device__ __forceinline__ void put_row(int row, unsigned slots) const {
 #pragma unroll
@@ -331,6 +396,28 @@ struct SimtAccumulator {
 #pragma unroll
       for (int x = 0; x < Traits::kGroupN; ++x) group[x] = at[row][j + x];
       ptx::store_shared(slots + unsigned(j / Traits::kGroupN * kSlotBytes), group);
+    }
+  }
+
+  static constexpr int kRowBytes = kSlotBytes * (Traits::THREAD_N / Traits::kGroupN);  // one row of each thread
+
+  __device__ __forceinline__ void put_tile(unsigned slots) const {
+#pragma unroll
+    for (int row = 0; row < Traits::THREAD_M; ++row) put_row(row, slots + unsigned(row * kRowBytes));
+  }
+
+  // The fences keep the compiler from loading everything at once, into registers that the main loop would pay for.
+  __device__ __forceinline__ void add_tile(unsigned slots) {
+#pragma unroll
+    for (int row = 0; row < Traits::THREAD_M; ++row) {
+#pragma unroll
+      for (int j = 0; j < Traits::THREAD_N; j += Traits::kGroupN) {
+        TAcc group[Traits::kGroupN];
+        ptx::load_shared(group, slots + unsigned(row * kRowBytes + j / Traits::kGroupN * kSlotBytes));
+#pragma unroll
+        for (int x = 0; x < Traits::kGroupN; ++x) at[row][j + x] += group[x];
+      }
+      compiler_fence();
     }
   }
 
@@ -343,7 +430,7 @@ struct SimtAccumulator {
         __stcg(partial + (i * Traits::THREAD_N + j) * Traits::kThreads + threadIdx.x, at[i][j]);
       }
   }
-  // The fences keep the compiler from loading everything at once, into registers that the main loop would pay for.
+  // Fenced for the same reason.
   __device__ __forceinline__ void add_parked(const TAcc* partial) {
 #pragma unroll
     for (int i = 0; i < Traits::THREAD_M; ++i) {
@@ -450,9 +537,14 @@ struct Parking {
   }
 };
 
+// Writes what the slices of the block have of a tile together.
 template <class Traits>
-__device__ __forceinline__ void write_tile(const GemmArguments& args, const SimtAccumulator<Traits>& accumulator,
+__device__ __forceinline__ void write_tile(const GemmArguments& args, SimtAccumulator<Traits>& accumulator,
                                            const Work& work, unsigned shared) {
+  if constexpr (Traits::SLICES > 1) {
+    accumulator.add_slices(shared);
+    if (accumulator.slice() != 0) return;
+  }
   using TAcc = typename Traits::TAcc;
   using TOut = typename Traits::TOut;
   const int block_m = work.tile_m * Traits::BLOCK_M, block_n = work.tile_n * Traits::BLOCK_N;

@@ -1,0 +1,88 @@
+"""The simt family's kernel, run thread by thread on the CPU: right results, and no access outside the operands.
+
+The headers themselves run, but for TMA and stream-K; copies arrive as late as they may.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kt.problems import LAYOUTS
+from kt.templates.lookup import BUILTIN
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to run the headers on the CPU")
+
+INCLUDE = BUILTIN / "include" / "kt"
+DATA = Path(__file__).parent / "data"
+HEADERS = ("common.cuh", "convert.cuh", "workspace.cuh", "scheduler.cuh", "epilogue.cuh", "kernels/simt.cuh")
+SHARED = "extern __shared__ __align__(128) unsigned char shared_bytes[];"
+# What the headers take from kt's wrappers of PTX besides block_on_cpu.h.
+PTX = """
+namespace kt::ptx {
+inline unsigned held_shared_address(const void* pointer) { return shared_address(pointer); }
+template <class T, int COUNT>
+inline void load_shared(T (&to)[COUNT], unsigned source) {
+  if (source % sizeof(to)) cpu::fail("misaligned read of shared memory");
+  std::memcpy(to, shared + source, sizeof(to));
+}
+template <class T, int COUNT>
+inline void store_shared(unsigned target, const T (&from)[COUNT]) {
+  if (target % sizeof(from)) cpu::fail("misaligned write to shared memory");
+  std::memcpy(shared + target, from, sizeof(from));
+}
+inline void store_release(unsigned*, unsigned) {}
+inline unsigned load_acquire(const unsigned*) { return 1; }
+}  // namespace kt::ptx
+"""
+
+
+def call(
+    dtype: str, layout: str, tile: tuple[int, int, int], thread: tuple[int, int], lanes_m: int, slices: int,
+    stages: int, unroll: int, load: int,
+) -> str:  # fmt: skip
+    """The call of `run` with the traits that templates/gemm/simt.cu.j2 makes; bytes are widened through registers."""
+    of_in, of_sum = {"fp32": ("float", "float"), "fp64": ("double", "double"), "int8": ("signed char", "int")}[dtype]
+    along_k = (int(layout[0] == "n"), int(layout[1] == "t"))
+    store = max(4 if dtype != "fp64" else 8, load)
+    traits = (
+        f"kt::SimtTraits<{of_in}, {of_sum}, {of_sum}, {tile[0]}, {tile[1]}, {tile[2]}, {thread[0]}, {thread[1]},"
+        f" {lanes_m}, {slices}, {stages}, {unroll}, kt::kRowsOuter, {along_k[0]}, {along_k[1]}, 0, 0, 0,"
+        f" {load}, {load}, {store}, {int(dtype != 'int8')}>"
+    )
+    return f"run<{traits}, {along_k[0]}, {along_k[1]}>"
+
+
+def run(calls: Sequence[str], folder: Path) -> None:
+    text = (DATA / "block_on_cpu.h").read_text() + PTX
+    text += "".join((INCLUDE / name).read_text() for name in HEADERS) + (DATA / "simt_on_cpu.h").read_text()
+    text = text.replace(SHARED, "unsigned char* const shared_bytes = kt::shared;")
+    source = folder / "simt.cpp"
+    source.write_text(text + "int main() {\n" + "\n".join(f"  {call};" for call in calls) + "\n}\n")
+    program = folder / "simt"
+    subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-o", program, source], check=True)
+    outcome = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert (outcome.returncode, outcome.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_slices_of_k(layout: str, tmp_path: Path) -> None:
+    """Slices of every step meet; few threads, which turn sectors, and many, which turn lines; whole and ragged tiles."""
+    one = call("fp32", layout, (32, 32, 16), (4, 4), 4, 1, 2, 16, 4)
+    two = call("fp32", layout, (16, 64, 8), (8, 4), 2, 2, 3, 4, 4)
+    lines = call("fp32", layout, (64, 32, 32), (8, 8), 8, 8, 2, 4, 4)
+    deep = call("fp32", layout, (64, 64, 64), (8, 8), 8, 8, 2, 8, 16)
+    ragged = [f"{name}(67, 45, {k}, 2, 1, 1, 1, 3)" for name in (one, two, lines) for k in (0, 1, 5, 131)]
+    split = [f"{name}(33, 65, 201, 1, 3, 0, 1, 0)" for name in (two, lines)]
+    run([*ragged, *split, f"{deep}(64, 128, 192, 1, 1, 0, 0, 0)", f"{deep}(60, 68, 100, 1, 1, 4, 0, 2)"], tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["fp64", "int8"])
+def test_slices_of_k_in_other_formats(dtype: str, tmp_path: Path) -> None:
+    """Two elements in 16 bytes, and elements that are widened on the way."""
+    size = {"fp64": 8, "int8": 1}[dtype]
+    lines = call(dtype, "nt", (64, 32, 16), (8, 4), 8, 4, 2, 4, size)
+    few = call(dtype, "nn", (32, 32, 16), (4, 4), 8, 2, 2, 8, size)
+    run([f"{name}(67, 45, {k}, 2, 1, 1, 1, 3)" for name in (lines, few) for k in (1, 5, 131)], tmp_path)
