@@ -30,7 +30,7 @@ class ThreadTiles(Tiles):
     """A thread has thread_m x thread_n results; `unroll` steps of k are one piece of straight code.
 
     Attributes:
-        slices_k: groups of warps that hold the same results, each for its part of every step; their sums meet at the end.
+        slices_k: groups of warps with the same results, each for its part of every step; their sums meet at the end.
     """
 
     thread_m: Numbers

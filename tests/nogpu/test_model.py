@@ -99,6 +99,20 @@ def test_whole_waves_count(columns: Columns) -> None:
     assert more > 1.7 * full
 
 
+def test_slices_of_k_pay_where_tiles_are_few() -> None:
+    """Few tiles of two warps each leave schedulers waiting; where tiles are many, other tiles' warps fill the gaps."""
+    configs: Columns = {
+        "tile_m": [64] * 3, "tile_n": [64] * 3, "tile_k": [16, 32, 64], "thread_m": [8] * 3, "thread_n": [8] * 3,
+        "unroll": [16] * 3, "slices_k": [1, 2, 4], "stages": [2] * 3, "smem_bytes": [16384, 32768, 65536],
+    }  # fmt: skip
+    one, two, four = predict_us(Problem(1024, 1024, 1024), H200, configs)
+    assert one > 1.1 * two
+    assert one > four
+    one, two, four = predict_us(Problem(4096, 4096, 4096), H200, configs)
+    assert two > 0.97 * one
+    assert four > 0.97 * one
+
+
 @pytest.mark.parametrize(
     "problem",
     [

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from kt.problems import LAYOUTS
 from kt.templates.lookup import BUILTIN
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to run the headers on the CPU")
 
 INCLUDE = BUILTIN / "include" / "kt"
 DATA = Path(__file__).parent / "data"
-HEADERS = ("common.cuh", "convert.cuh", "workspace.cuh", "scheduler.cuh", "epilogue.cuh", "kernels/simt.cuh")
+HEADERS = (
+    "common.cuh", "convert.cuh", "workspace.cuh", "scheduler.cuh", "epilogue.cuh", "kernels/simt.cuh",
+)  # fmt: skip
 SHARED = "extern __shared__ __align__(128) unsigned char shared_bytes[];"
 # What the headers take from kt's wrappers of PTX besides block_on_cpu.h.
 PTX = """
@@ -67,22 +68,18 @@ def run(calls: Sequence[str], folder: Path) -> None:
     assert (outcome.returncode, outcome.stdout) == (0, "")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["nt", "tn"])
 def test_slices_of_k(layout: str, tmp_path: Path) -> None:
-    """Slices of every step meet; few threads, which turn sectors, and many, which turn lines; whole and ragged tiles."""
+    """Slices of every step meet; operands along k and not; whole and ragged tiles, and k in slices of its own."""
     one = call("fp32", layout, (32, 32, 16), (4, 4), 4, 1, 2, 16, 4)
     two = call("fp32", layout, (16, 64, 8), (8, 4), 2, 2, 3, 4, 4)
-    lines = call("fp32", layout, (64, 32, 32), (8, 8), 8, 8, 2, 4, 4)
-    deep = call("fp32", layout, (64, 64, 64), (8, 8), 8, 8, 2, 8, 16)
-    ragged = [f"{name}(67, 45, {k}, 2, 1, 1, 1, 3)" for name in (one, two, lines) for k in (0, 1, 5, 131)]
-    split = [f"{name}(33, 65, 201, 1, 3, 0, 1, 0)" for name in (two, lines)]
-    run([*ragged, *split, f"{deep}(64, 128, 192, 1, 1, 0, 0, 0)", f"{deep}(60, 68, 100, 1, 1, 4, 0, 2)"], tmp_path)
+    four = call("fp32", layout, (64, 32, 64), (8, 8), 8, 4, 2, 16, 16)
+    ragged = [f"{name}(35, 67, {k}, 2, 1, 1, 1, 3)" for name in (one, two) for k in (0, 1, 21)]
+    run([*ragged, f"{two}(33, 65, 61, 1, 3, 0, 1, 0)", f"{four}(60, 36, 132, 1, 1, 4, 0, 2)"], tmp_path)
 
 
 @pytest.mark.parametrize("dtype", ["fp64", "int8"])
 def test_slices_of_k_in_other_formats(dtype: str, tmp_path: Path) -> None:
     """Two elements in 16 bytes, and elements that are widened on the way."""
     size = {"fp64": 8, "int8": 1}[dtype]
-    lines = call(dtype, "nt", (64, 32, 16), (8, 4), 8, 4, 2, 4, size)
-    few = call(dtype, "nn", (32, 32, 16), (4, 4), 8, 2, 2, 8, size)
-    run([f"{name}(67, 45, {k}, 2, 1, 1, 1, 3)" for name in (lines, few) for k in (1, 5, 131)], tmp_path)
+    run([f"{call(dtype, 'nt', (64, 32, 16), (8, 4), 8, 4, 2, 4, size)}(67, 45, 21, 1, 1, 1, 1, 3)"], tmp_path)

@@ -15,9 +15,6 @@
 
 namespace kt {
 
-constexpr int kLineThreads = 256;  // of a block whose warps turn whole lines of memory
-constexpr bool kInterleaved = false;
-
 // The tile of one operand, MN (m or n) by k, on its way from global to shared memory.
 //
 // Global memory has it in rows along mn, or along k if K_CONTIGUOUS; it is stored as [k][mn] either way, a K_CONTIGUOUS
@@ -25,24 +22,19 @@ constexpr bool kInterleaved = false;
 // The tile is cut into units of `kWidth` neighbouring elements. Unit u = lane + kLanes * (row + kRows * chunk) is moved
 // by thread u % THREADS in pass u / THREADS. All extents are powers of two, so the bits of the thread and of the pass
 // do not mix: every pass is the thread's first unit plus a constant.
-//
-// FRAGMENT is how many neighbours along mn one access of a thread reads when it multiplies.
-template <class T, class TShared, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int LOAD_BYTES, int THREADS, int FRAGMENT>
+template <class T, class TShared, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int LOAD_BYTES, int THREADS>
 struct OperandTile {
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements in 16 bytes of shared memory
   static constexpr int kRows = K_CONTIGUOUS ? BLOCK_MN : BLOCK_K;
   static constexpr int kColumns = K_CONTIGUOUS ? BLOCK_K : BLOCK_MN;
   static constexpr int kWidth = K_CONTIGUOUS ? 1 : min_of(kColumns, LOAD_BYTES / int(sizeof(T)));
-  // A turned tile: with many threads a warp copies 32 k of one row of memory, a whole line of fp32; with few, whose rows
-  // would then be many passes, 8 k of four rows. Either way its writes hit all banks once. In the first case the elements of
-  // each 16 bytes change places by k, and 16 bytes of padding follow whole groups of k; fragments are read in whole
-  // groups, in which a thread knows its elements by k. In the second each k is padded by 16 bytes.
-  static constexpr bool kSwapped = K_CONTIGUOUS && THREADS >= kLineThreads && BLOCK_K >= 16 && FRAGMENT == kGroup;
-  static constexpr int kPad = kSwapped ? 1 : K_CONTIGUOUS ? kGroup : 0;  // of each k on average
-  static constexpr int kElements = (BLOCK_MN + kPad) * BLOCK_K;
+  // Rows of a turned tile are padded by 16 bytes: the writes of a warp, 8 k by 4 mn, then hit all banks once.
+  static constexpr int kPad = K_CONTIGUOUS ? kGroup : 0;
+  static constexpr int kPitch = BLOCK_MN + kPad;
+  static constexpr int kElements = kPitch * BLOCK_K;
 
-  // Threads side by side along a row: all of it, or a line, or a 32-byte sector of fp32 where the tile is turned.
-  static constexpr int kLanes = K_CONTIGUOUS ? min_of(kColumns, kSwapped ? 32 : 8) : kColumns / kWidth;
+  // Threads side by side along a row: all of it, or a 32-byte sector of fp32 where the tile is turned.
+  static constexpr int kLanes = K_CONTIGUOUS ? min_of(kColumns, 8) : kColumns / kWidth;
   static constexpr int kChunks = K_CONTIGUOUS ? kColumns / kLanes : 1;
   static constexpr int kUnits = kLanes * kRows * kChunks;
   static constexpr int kPasses = cdiv(kUnits, THREADS);
@@ -55,7 +47,6 @@ struct OperandTile {
   static_assert((BLOCK_MN & (BLOCK_MN - 1)) == 0 && (BLOCK_K & (BLOCK_K - 1)) == 0, "tiles are powers of two");
   static_assert((THREADS & (THREADS - 1)) == 0, "the number of threads is a power of two");
   static_assert(kRowPasses * kColumnPasses == kPasses, "passes form a rectangle");
-  static_assert(!kSwapped || (kRowStep % kGroup == 0 && kColumnStep % kGroup == 0), "passes keep the places in a group");
 
   const T* cursor;     // this thread's first element of the tile that is copied next
   long long row_step;  // elements between row passes
@@ -78,15 +69,8 @@ struct OperandTile {
     advance = K_CONTIGUOUS ? (long long)BLOCK_K : BLOCK_K * pitch;
   }
 
-  // Where the elements of one k begin, and the place of element `mn` among them.
-  static constexpr __device__ int shared_of_k(int k) {
-    return kSwapped ? k * BLOCK_MN + k / kGroup * kGroup : k * (BLOCK_MN + kPad);
-  }
-  static constexpr __device__ int place(int mn, int k) { return kSwapped ? mn ^ (k % kGroup) : mn; }
-
   static constexpr __device__ int shared_at(int row, int column) {
-    const int mn = K_CONTIGUOUS ? row : column, k = K_CONTIGUOUS ? column : row;
-    return shared_of_k(k) + place(mn, k);
+    return K_CONTIGUOUS ? column * kPitch + row : row * kPitch + column;
   }
   static constexpr __device__ int shared_of(int row_pass, int column_pass) {
     return shared_at(row_pass * kRowStep, column_pass * kColumnStep);
@@ -211,10 +195,8 @@ struct SimtTraits {
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements of a 16-byte access to shared memory
   static constexpr int kGroupM = min_of(THREAD_M, kGroup), kGroupN = min_of(THREAD_N, kGroup);
 
-  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, PACK_A ? 16 : LOAD_A_, kThreads,
-                            kGroupM>;
-  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, PACK_B ? 16 : LOAD_B_, kThreads,
-                            kGroupN>;
+  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, PACK_A ? 16 : LOAD_A_, kThreads>;
+  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, PACK_B ? 16 : LOAD_B_, kThreads>;
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
   static constexpr int kTileABytes = TileA::kElements * int(sizeof(TShared));
   static constexpr int kStageBytes = kStageElements * int(sizeof(TShared));
@@ -241,28 +223,15 @@ struct SimtAccumulator {
   TAcc at[Traits::THREAD_M][Traits::THREAD_N];
   int m, n;  // first element of this thread inside the block tile
 
-  __device__ __forceinline__ static int slice() { return int(threadIdx.x) / Traits::kSliceThreads; }
-  __device__ __forceinline__ static int thread() { return int(threadIdx.x) % Traits::kSliceThreads; }  // of the slice
+  __device__ __forceinline__ static int slice() { return Traits::SLICES == 1 ? 0 : int(threadIdx.x) / Traits::kSliceThreads; }
+  __device__ __forceinline__ static int thread() {  // of the slice
+    return Traits::SLICES == 1 ? int(threadIdx.x) : int(threadIdx.x) % Traits::kSliceThreads;
+  }
 
   __device__ __forceinline__ SimtAccumulator() {
     const int warp = thread() / 32, lane = thread() % 32;
-    int lane_m, lane_n;
-    if constexpr (kInterleaved) {
-      lane_m = lane_n = 0;
-#pragma unroll
-      for (int bit = 0, of_m = 0, of_n = 0; bit < 5; ++bit) {
-        const bool along_m = (1 << of_m) < Traits::LANES_M && ((1 << of_n) >= Traits::LANES_N || of_m <= of_n);
-        if (along_m) {
-          lane_m |= (lane >> bit & 1) << of_m++;
-        } else {
-          lane_n |= (lane >> bit & 1) << of_n++;
-        }
-      }
-    } else {
-      lane_m = lane / Traits::LANES_N, lane_n = lane % Traits::LANES_N;
-    }
-    m = warp / Traits::kWarpsN * (Traits::LANES_M * Traits::THREAD_M) + lane_m * Traits::kGroupM;
-    n = warp % Traits::kWarpsN * (Traits::LANES_N * Traits::THREAD_N) + lane_n * Traits::kGroupN;
+    m = warp / Traits::kWarpsN * (Traits::LANES_M * Traits::THREAD_M) + lane / Traits::LANES_N * Traits::kGroupM;
+    n = warp % Traits::kWarpsN * (Traits::LANES_N * Traits::THREAD_N) + lane % Traits::LANES_N * Traits::kGroupN;
   }
 
   // Offset of element i from the thread's first, along m or n.
@@ -273,33 +242,31 @@ struct SimtAccumulator {
     return j / Traits::kGroupN * (Traits::kGroupN * Traits::LANES_N) + j % Traits::kGroupN;
   }
 
-  // The fragment of the k-th row of a tile at the address `shared`.
-  template <class Tile, int COUNT, int GROUP, int LANES>
-  __device__ __forceinline__ static void read(TAcc (&fragment)[COUNT], unsigned shared, int k) {
-    shared += unsigned(Tile::shared_of_k(k) * kBytes);
+  template <int COUNT, int GROUP, int LANES>
+  __device__ __forceinline__ static void read(TAcc (&fragment)[COUNT], unsigned shared) {
 #pragma unroll
     for (int i = 0; i < COUNT; i += GROUP) {
       TShared group[GROUP];
       ptx::load_shared(group, shared + unsigned(i * LANES * int(sizeof(TShared))));
 #pragma unroll
-      for (int j = 0; j < GROUP; ++j) fragment[i + j] = convert<TAcc>(group[Tile::place(j, k)]);
+      for (int j = 0; j < GROUP; ++j) fragment[i + j] = convert<TAcc>(group[j]);
     }
   }
 
   // `a` and `b` are the addresses of this thread's first elements.
   __device__ __forceinline__ static void read_a(TAcc (&fragment)[Traits::THREAD_M], unsigned a, int k) {
-    read<typename Traits::TileA, Traits::THREAD_M, Traits::kGroupM, Traits::LANES_M>(fragment, a, k);
+    read<Traits::THREAD_M, Traits::kGroupM, Traits::LANES_M>(fragment, a + unsigned(k * Traits::TileA::kPitch * kBytes));
   }
   __device__ __forceinline__ static void read_b(TAcc (&fragment)[Traits::THREAD_N], unsigned b, int k) {
-    read<typename Traits::TileB, Traits::THREAD_N, Traits::kGroupN, Traits::LANES_N>(fragment, b, k);
+    read<Traits::THREAD_N, Traits::kGroupN, Traits::LANES_N>(fragment, b + unsigned(k * Traits::TileB::kPitch * kBytes));
   }
 
   // Adds the product of this slice of the stage at the address `stage`. The fragments of the next k are read while the
   // present ones are multiplied.
   __device__ __forceinline__ void multiply(unsigned stage) {
     const int first_k = slice() * Traits::kSliceK;
-    const unsigned a = stage + unsigned((Traits::TileA::shared_of_k(first_k) + m) * kBytes);
-    const unsigned b = stage + unsigned((Traits::TileA::kElements + Traits::TileB::shared_of_k(first_k) + n) * kBytes);
+    const unsigned a = stage + unsigned((first_k * Traits::TileA::kPitch + m) * kBytes);
+    const unsigned b = stage + unsigned((Traits::TileA::kElements + first_k * Traits::TileB::kPitch + n) * kBytes);
     TAcc fragment_a[2][Traits::THREAD_M], fragment_b[2][Traits::THREAD_N];
     read_a(fragment_a[0], a, 0);
     read_b(fragment_b[0], b, 0);
@@ -324,7 +291,7 @@ struct SimtAccumulator {
   // Adds up the sums of all slices; slice 0 has the total. Half of the slices hands over to the other half at a time, always
   // the same to the same: two runs give the same bits.
   __device__ __forceinline__ void add_slices(unsigned shared) {
-    const unsigned mine = shared + unsigned(thread() * Traits::kGroupN * int(sizeof(TAcc)));
+    const unsigned mine = shared + unsigned(thread()) * unsigned(Traits::kGroupN * int(sizeof(TAcc)));
 #pragma unroll
     for (int half = Traits::SLICES / 2; half > 0; half /= 2) {
       __syncthreads();  // others may still read the last stage, or the sums of the turn before
@@ -335,8 +302,9 @@ struct SimtAccumulator {
     __syncthreads();  // rows of C may leave through the same memory
   }
 
-  // Writes the tile at (block_m, block_n), by the threads of slice 0. Tiles inside the output, with beta = 0, leave the registers directly; all
-  // others go row by row through slots of shared memory, in a loop that is not unrolled: it costs little to compile.
+  // Writes the tile at (block_m, block_n), by the threads of slice 0. Tiles inside the output, with beta = 0, leave the
+  // registers directly; all others go row by row through slots of shared memory, in a loop that is not unrolled: it costs
+  // little to compile.
   template <class Output>
   __device__ __forceinline__ void write(const Output& output, int block_m, int block_n, unsigned shared) const {
     const bool inside = block_m + Traits::BLOCK_M <= output.m && block_n + Traits::BLOCK_N <= output.n;
@@ -368,7 +336,7 @@ struct SimtAccumulator {
 
   template <class Output>
   __device__ __forceinline__ void write_by_rows(const Output& output, int block_m, int block_n, unsigned shared) const {
-    const unsigned slots = shared + unsigned(thread() * Traits::kGroupN * int(sizeof(TAcc)));
+    const unsigned slots = shared + unsigned(thread()) * unsigned(Traits::kGroupN * int(sizeof(TAcc)));
 #pragma unroll 1
     for (int i = 0; i < Traits::THREAD_M; ++i) {
 #pragma unroll
