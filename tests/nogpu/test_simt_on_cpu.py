@@ -17,7 +17,8 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ t
 INCLUDE = BUILTIN / "include" / "kt"
 DATA = Path(__file__).parent / "data"
 HEADERS = (
-    "common.cuh", "convert.cuh", "workspace.cuh", "scheduler.cuh", "epilogue.cuh", "kernels/simt.cuh",
+    "common.cuh", "convert.cuh", "workspace.cuh", "scheduler.cuh", "epilogue.cuh",
+    "kernels/turned_tile.cuh", "kernels/simt.cuh",
 )  # fmt: skip
 SHARED = "extern __shared__ __align__(128) unsigned char shared_bytes[];"
 # What the headers take from kt's wrappers of PTX besides block_on_cpu.h.
@@ -76,6 +77,17 @@ def test_slices_of_k(layout: str, tmp_path: Path) -> None:
     four = call("fp32", layout, (64, 32, 64), (8, 8), 8, 4, 2, 16, 16)
     ragged = [f"{name}(35, 67, {k}, 2, 1, 1, 1, 3)" for name in (one, two) for k in (0, 1, 21)]
     run([*ragged, f"{two}(33, 65, 61, 1, 3, 0, 1, 0)", f"{four}(60, 36, 132, 1, 1, 4, 0, 2)"], tmp_path)
+
+
+def test_operands_turned_in_registers(tmp_path: Path) -> None:
+    """Units of four rows by one, two and four k; several in a thread, fewer than threads; rows beyond the operand."""
+    calls = []
+    for load, extra in ((4, 1), (8, 2), (16, 4)):
+        one = call("fp32", "nn", (64, 64, 16), (8, 8), 4, 1, 2, 16, load)  # 16 registers
+        both = call("fp32", "nt", (8, 32, 32), (2, 4), 4, 1, 2, 16, load)  # A has a unit for each second thread
+        calls += [f"{name}(53, 68, {k}, 2, 1, {extra}, {extra}, 1)" for name in (one, both) for k in (4, 36)]
+    calls.append(f"{call('fp64', 'nn', (32, 32, 8), (4, 4), 8, 1, 2, 4, 16)}(37, 36, 22, 1, 1, 2, 2, 0)")
+    run(calls, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", ["fp64", "int8"])

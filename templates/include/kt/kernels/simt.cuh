@@ -15,6 +15,9 @@
 
 namespace kt {
 
+// Operands that lie along k are turned in registers where they take a thread no more of these, else on their way by cp.async.
+constexpr int kTurnedWords = 16;
+
 // The tile of one operand, MN (m or n) by k, on its way from global to shared memory.
 //
 // Global memory has it in rows along mn, or along k if K_CONTIGUOUS; it is stored as [k][mn] either way, a K_CONTIGUOUS
@@ -173,6 +176,13 @@ __device__ __forceinline__ void for_each_product(const Multiply& multiply) {
   }
 }
 
+// Registers of a thread for its part of a tile of an operand that is turned; tiles of few rows count as too many.
+template <class T>
+__host__ __device__ constexpr int turned_words(bool turned, int block_mn, int block_k, int threads) {
+  if (!turned) return 0;
+  return block_mn < 8 ? kTurnedWords + 1 : max_of(4, cdiv(block_mn * block_k * int(sizeof(T)) / 4, threads));
+}
+
 template <class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int THREAD_M_, int THREAD_N_,
           int LANES_M_, int SLICES_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_,
           bool B_K_CONTIGUOUS_, bool STREAM_K_, bool PACK_A_, bool PACK_B_, int LOAD_A_, int LOAD_B_, int STORE_,
@@ -195,8 +205,18 @@ struct SimtTraits {
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements of a 16-byte access to shared memory
   static constexpr int kGroupM = min_of(THREAD_M, kGroup), kGroupN = min_of(THREAD_N, kGroup);
 
-  using TileA = OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A, PACK_A ? 16 : LOAD_A_, kThreads>;
-  using TileB = OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B, PACK_B ? 16 : LOAD_B_, kThreads>;
+  // Registers in which a thread holds its part of a turned tile.
+  static constexpr int kWordsA = turned_words<TIn>(A_K_CONTIGUOUS_ && !PACK_A, BLOCK_M, BLOCK_K, kThreads);
+  static constexpr int kWordsB = turned_words<TIn>(B_K_CONTIGUOUS_ && !PACK_B, BLOCK_N, BLOCK_K, kThreads);
+  static constexpr bool kRegisters = ASYNC && kWordsA + kWordsB <= kTurnedWords;
+  static constexpr bool kTurnsA = kRegisters && kWordsA > 0, kTurnsB = kRegisters && kWordsB > 0;
+  using TurnedA = typename Select<kTurnsA, TurnedTile<TIn, BLOCK_M, BLOCK_K, LOAD_A_, kThreads, 0>, NotTurned>::type;
+  using TurnedB = typename Select<kTurnsB, TurnedTile<TIn, BLOCK_N, BLOCK_K, LOAD_B_, kThreads, TurnedA::kUnits % kThreads>,
+                                  NotTurned>::type;
+  using TileA = typename Select<kTurnsA, TurnedA, OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A,
+                                                              PACK_A ? 16 : LOAD_A_, kThreads>>::type;
+  using TileB = typename Select<kTurnsB, TurnedB, OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B,
+                                                              PACK_B ? 16 : LOAD_B_, kThreads>>::type;
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
   static constexpr int kTileABytes = TileA::kElements * int(sizeof(TShared));
   static constexpr int kStageBytes = kStageElements * int(sizeof(TShared));
@@ -255,9 +275,11 @@ struct SimtAccumulator {
 
   // `a` and `b` are the addresses of this thread's first elements.
   __device__ __forceinline__ static void read_a(TAcc (&fragment)[Traits::THREAD_M], unsigned a, int k) {
+    if constexpr (Traits::kTurnsA) a += unsigned(Traits::TileA::padding_of_k(k) * kBytes);
     read<Traits::THREAD_M, Traits::kGroupM, Traits::LANES_M>(fragment, a + unsigned(k * Traits::TileA::kPitch * kBytes));
   }
   __device__ __forceinline__ static void read_b(TAcc (&fragment)[Traits::THREAD_N], unsigned b, int k) {
+    if constexpr (Traits::kTurnsB) b += unsigned(Traits::TileB::padding_of_k(k) * kBytes);
     read<Traits::THREAD_N, Traits::kGroupN, Traits::LANES_N>(fragment, b + unsigned(k * Traits::TileB::kPitch * kBytes));
   }
 
@@ -265,8 +287,10 @@ struct SimtAccumulator {
   // present ones are multiplied.
   __device__ __forceinline__ void multiply(unsigned stage) {
     const int first_k = slice() * Traits::kSliceK;
-    const unsigned a = stage + unsigned((first_k * Traits::TileA::kPitch + m) * kBytes);
-    const unsigned b = stage + unsigned((Traits::TileA::kElements + first_k * Traits::TileB::kPitch + n) * kBytes);
+    unsigned a = stage + unsigned((first_k * Traits::TileA::kPitch + m) * kBytes);
+    unsigned b = stage + unsigned((Traits::TileA::kElements + first_k * Traits::TileB::kPitch + n) * kBytes);
+    if constexpr (Traits::kTurnsA) a += unsigned(Traits::TileA::padding_of_k(first_k) * kBytes);
+    if constexpr (Traits::kTurnsB) b += unsigned(Traits::TileB::padding_of_k(first_k) * kBytes);
     TAcc fragment_a[2][Traits::THREAD_M], fragment_b[2][Traits::THREAD_N];
     read_a(fragment_a[0], a, 0);
     read_b(fragment_b[0], b, 0);
@@ -411,33 +435,59 @@ struct SimtAccumulator {
   }
 };
 
-// Copies run `STAGES - 1` steps ahead of the multiplications; one barrier a step.
+// What a thread of the block copies of the steps of k, in their order: by cp.async, and turned through registers.
+template <class Traits>
+struct Copies {
+  typename Traits::TileA& a;
+  typename Traits::TileB& b;
+  typename Traits::TurnedA::Staged staged_a;
+  typename Traits::TurnedB::Staged staged_b;
+
+  __device__ __forceinline__ Copies(typename Traits::TileA& a, typename Traits::TileB& b) : a(a), b(b) {}
+
+  template <bool FIRST>
+  __device__ __forceinline__ void start(unsigned stage) {
+    if constexpr (!Traits::kTurnsA) a.template copy_async<FIRST>(stage);
+    if constexpr (!Traits::kTurnsB) b.template copy_async<FIRST>(stage + Traits::kTileABytes);
+  }
+  template <bool FIRST>
+  __device__ __forceinline__ void fetch() {
+    if constexpr (Traits::kTurnsA) a.template fetch<FIRST>(staged_a);
+    if constexpr (Traits::kTurnsB) b.template fetch<FIRST>(staged_b);
+  }
+  __device__ __forceinline__ void commit(unsigned stage) const {
+    if constexpr (Traits::kTurnsA) a.commit(staged_a, stage);
+    if constexpr (Traits::kTurnsB) b.commit(staged_b, stage + Traits::kTileABytes);
+  }
+};
+
+// Copies run `STAGES - 1` steps ahead of the multiplications, those through registers one step; one barrier a step.
 template <class Traits>
 __device__ __forceinline__ void simt_loop_async(SimtAccumulator<Traits>& accumulator, typename Traits::TileA& a,
                                                 typename Traits::TileB& b, unsigned shared, int steps) {
   constexpr int kAhead = Traits::STAGES - 1;
+  Copies<Traits> copies(a, b);
 #pragma unroll
   for (int step = 0; step < kAhead; ++step) {
-    if (step < steps) {
-      const unsigned stage = shared + unsigned(step * Traits::kStageBytes);
-      a.template copy_async<true>(stage);
-      b.template copy_async<true>(stage + Traits::kTileABytes);
-    }
+    if (step < steps) copies.template start<true>(shared + unsigned(step * Traits::kStageBytes));
     ptx::cp_async_commit();
+  }
+  if (steps > 0) {
+    copies.template fetch<true>();
+    copies.commit(shared);
   }
   int fill = kAhead, drain = 0;  // stage to be filled and stage to be read
   for (int step = 0; step < steps; ++step) {
     ptx::cp_async_wait<kAhead - 1>();
     __syncthreads();
-    if (step + kAhead < steps) {
-      const unsigned stage = shared + unsigned(fill * Traits::kStageBytes);
-      a.template copy_async<false>(stage);
-      b.template copy_async<false>(stage + Traits::kTileABytes);
-    }
+    if (step + kAhead < steps) copies.template start<false>(shared + unsigned(fill * Traits::kStageBytes));
     ptx::cp_async_commit();
+    const bool more = step + 1 < steps;
+    if (more) copies.template fetch<false>();
     accumulator.multiply(shared + unsigned(drain * Traits::kStageBytes));
     fill = fill + 1 == Traits::STAGES ? 0 : fill + 1;
     drain = drain + 1 == Traits::STAGES ? 0 : drain + 1;
+    if (more) copies.commit(shared + unsigned(drain * Traits::kStageBytes));
   }
 }
 
