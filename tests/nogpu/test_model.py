@@ -113,6 +113,17 @@ def test_slices_of_k_pay_where_tiles_are_few() -> None:
     assert four > 0.97 * one
 
 
+def test_operands_turned_in_registers_cost_less_than_element_by_element() -> None:
+    """Where they lie along k; beside the same tile whose operands lie along m and n, they cost something."""
+    tile: Columns = {
+        "tile_m": [32] * 2, "tile_n": [64] * 2, "tile_k": [64] * 2, "thread_m": [8] * 2, "thread_n": [8] * 2,
+        "unroll": [16] * 2, "slices_k": [4] * 2, "stages": [2] * 2, "smem_bytes": [57344] * 2, "turned_words": [0, 48],
+    }  # fmt: skip
+    copied, turned = predict_us(Problem(2048, 2048, 2048, layout="nt"), H200, tile)
+    (plain, _) = predict_us(Problem(2048, 2048, 2048, layout="tn"), H200, tile)
+    assert plain < turned < copied
+
+
 @pytest.mark.parametrize(
     "problem",
     [

@@ -87,6 +87,8 @@ def test_operands_turned_in_registers(tmp_path: Path) -> None:
         both = call("fp32", "nt", (8, 32, 32), (2, 4), 4, 1, 2, 16, load)  # A has a unit for each second thread
         calls += [f"{name}(53, 68, {k}, 2, 1, {extra}, {extra}, 1)" for name in (one, both) for k in (4, 36)]
     calls.append(f"{call('fp64', 'nn', (32, 32, 8), (4, 4), 8, 1, 2, 4, 16)}(37, 36, 22, 1, 1, 2, 2, 0)")
+    most = call("fp32", "nt", (32, 32, 16), (8, 4), 4, 1, 2, 16, 16)  # 32 registers
+    calls.append(f"{most}(37, 36, 28, 1, 1, 4, 4, 0)")
     run(calls, tmp_path)
 
 

@@ -15,8 +15,9 @@
 
 namespace kt {
 
-// Operands that lie along k are turned in registers where they take a thread no more of these, else on their way by cp.async.
-constexpr int kTurnedWords = 16;
+// Operands that lie along k are turned in registers where a thread needs no more of these and tiles have two buffers, else on
+// their way by cp.async. Loads to registers run one step ahead: who asks for more stages wants copies that run further.
+constexpr int kTurnedWords = 32;
 
 // The tile of one operand, MN (m or n) by k, on its way from global to shared memory.
 //
@@ -208,7 +209,7 @@ struct SimtTraits {
   // Registers in which a thread holds its part of a turned tile.
   static constexpr int kWordsA = turned_words<TIn>(A_K_CONTIGUOUS_ && !PACK_A, BLOCK_M, BLOCK_K, kThreads);
   static constexpr int kWordsB = turned_words<TIn>(B_K_CONTIGUOUS_ && !PACK_B, BLOCK_N, BLOCK_K, kThreads);
-  static constexpr bool kRegisters = ASYNC && kWordsA + kWordsB <= kTurnedWords;
+  static constexpr bool kRegisters = ASYNC && STAGES == 2 && kWordsA + kWordsB <= kTurnedWords;
   static constexpr bool kTurnsA = kRegisters && kWordsA > 0, kTurnsB = kRegisters && kWordsB > 0;
   using TurnedA = typename Select<kTurnsA, TurnedTile<TIn, BLOCK_M, BLOCK_K, LOAD_A_, kThreads, 0>, NotTurned>::type;
   using TurnedB = typename Select<kTurnsB, TurnedTile<TIn, BLOCK_N, BLOCK_K, LOAD_B_, kThreads, TurnedA::kUnits % kThreads>,
