@@ -39,6 +39,8 @@ VARIANTS: tuple[dict[str, Value], ...] = (
     {"tile_m": 256, "tile_n": 32, "thread_m": 8, "thread_n": 2, "warp_m": 8},
     LARGE | {"stream_k": 1},
     LARGE | {"stages": 4, "pack_a": 1, "pack_b": 1},
+    {"tile_m": 64, "tile_n": 48, "thread_m": 8, "thread_n": 12, "warp_m": 8},
+    {"tile_m": 64, "tile_n": 96, "thread_m": 4, "thread_n": 12, "warp_m": 8, "stages": 3},
     LARGE | {"pack_a": 1, "stream_k": 1, "min_blocks": 2},
     LARGE | {"pack_b": 1, "split_k": 2},
 )
@@ -50,6 +52,8 @@ SLICED: tuple[dict[str, Value], ...] = (
     {"tile_m": 64, "tile_n": 128, "tile_k": 32, "thread_m": 8, "thread_n": 8, "slices_k": 2, "split_k": 3},
     {"tile_m": 64, "tile_n": 16, "tile_k": 64, "thread_m": 8, "thread_n": 4, "slices_k": 4, "warp_m": 8, "split_k": 2},
     {"tile_m": 16, "tile_n": 128, "tile_k": 64, "thread_m": 8, "thread_n": 8, "slices_k": 4, "warp_m": 2},
+    {"tile_m": 64, "tile_n": 48, "tile_k": 64, "thread_m": 8, "thread_n": 12, "slices_k": 4, "warp_m": 8},
+    {"tile_m": 64, "tile_n": 96, "tile_k": 32, "thread_m": 8, "thread_n": 12, "slices_k": 2, "warp_m": 8, "split_k": 2},
     {"tile_m": 64, "tile_n": 64, "tile_k": 64, "thread_m": 8, "thread_n": 8, "slices_k": 4, "pack_a": 1, "pack_b": 1},
     {"tile_m": 64, "tile_n": 64, "tile_k": 32, "thread_m": 8, "thread_n": 8, "slices_k": 2, "pack_b": 1, "split_k": 2},
     {"tile_m": 64, "tile_n": 32, "tile_k": 64, "thread_m": 8, "thread_n": 8, "slices_k": 4, "warp_m": 8, "pack_a": 1},
@@ -67,7 +71,8 @@ def configurations(problem: Problem, device: Device, variants: tuple[dict[str, V
         if "slices_k" in variant:
             values["unroll"] = 16
         if problem.dtype == "fp64" and variant is not VARIANTS[0]:
-            values["thread_n"] = max(2, int(values["thread_n"]) // 2)
+            halved = "thread_m" if values["thread_n"] == 12 else "thread_n"
+            values[halved] = max(2, int(values[halved]) // 2)
         if violated(SPACE, SPACE.config(values), names) is None:
             chosen.append(SPACE.config(values))
     return chosen

@@ -15,6 +15,7 @@ from kt.tuner.strategies import Shortlist
 from support.family_compiles import builtin, compile_all, covering, device_of, job, valid
 
 SPACE = builtin("simt")
+H200 = modelled("h200")
 FORMATS = ("fp32", "fp64", "fp16", "bf16", "int8")
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 
@@ -67,6 +68,18 @@ def test_narrow_alignments_compile(dtype: str, tmp_path: Path) -> None:
     assert problem.alignment("a") == problem.element_bytes["a"]
     (binary,) = compile_all([job(SPACE, SPACE.default_config, problem, "sm_90a")], tmp_path)
     assert binary.error == ""
+
+
+@pytest.mark.parametrize(("dtype", "layout", "thread_m"), [("fp32", "tn", 8), ("fp64", "nt", 4)])
+def test_tiles_of_96_columns_compile_without_spills(dtype: str, layout: str, thread_m: int, tmp_path: Path) -> None:
+    """Their copies are those of 128 columns: by TMA, and turned in registers."""
+    tile = {"tile_n": 96, "thread_m": thread_m, "thread_n": 12, "warp_m": 8, "tile_k": 16, "unroll": 16}
+    config, problem = SPACE.config({**SPACE.default, **tile}), Problem(512, 96, 512, dtype, layout)
+    assert violated(SPACE, config, {**H200.names(), **problem.names()}) is None
+    launches, _ = resolve(SPACE, config, {**H200.names(), **problem.names()})
+    assert [one.box[0] for one in launches[0].tensor_maps] == ([64, 128] if dtype == "fp32" else [])
+    (binary,) = compile_all([job(SPACE, config, problem, H200.arch)], tmp_path)
+    assert (binary.error, binary.spill_bytes["kt_gemm"]) == ("", 0)
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_120a"])

@@ -92,6 +92,20 @@ def test_operands_turned_in_registers(tmp_path: Path) -> None:
     run(calls, tmp_path)
 
 
+@pytest.mark.parametrize("layout", ["nn", "nt"])
+def test_tiles_of_48_and_96_columns(layout: str, tmp_path: Path) -> None:
+    """Threads of 12 columns; 64 and 128 lie in shared memory, of which the last ones belong to other blocks."""
+    one = call("fp32", layout, (64, 48, 16), (8, 12), 8, 1, 2, 16, 16)
+    two = call("fp32", layout, (32, 96, 32), (4, 12), 8, 2, 3, 16, 4)
+    four = call("fp32", layout, (64, 48, 16), (8, 12), 8, 4, 2, 4, 8)
+    calls = [f"{one}(67, 36, 28, 1, 1, 4, 4, 2)", f"{one}(60, 96, 28, 1, 1, 0, 4, 0)"]
+    calls += [f"{two}(33, 101, 45, 2, 1, 1, 1, 0)", f"{four}(60, 130, 36, 1, 2, 0, 2, 0)"]
+    calls.append(f"{call('fp64', layout, (32, 48, 16), (4, 12), 8, 1, 2, 16, 16)}(37, 82, 22, 1, 1, 2, 2, 1)")
+    bytes_ = call("int8", layout, (64, 48, 8), (8, 12), 8, 1, 2, 4, {"nn": 16, "nt": 1}[layout])
+    calls.append(f"{bytes_}(65, 48, 20, 1, 1, 0, 0, 0)")
+    run(calls, tmp_path)
+
+
 @pytest.mark.parametrize("dtype", ["fp64", "int8"])
 def test_slices_of_k_in_other_formats(dtype: str, tmp_path: Path) -> None:
     """Two elements in 16 bytes, and elements that are widened on the way."""

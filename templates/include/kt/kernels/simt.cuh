@@ -184,6 +184,10 @@ __host__ __device__ constexpr int turned_words(bool turned, int block_mn, int bl
   return block_mn < 8 ? kTurnedWords + 1 : max_of(4, cdiv(block_mn * block_k * int(sizeof(T)) / 4, threads));
 }
 
+// Columns of a tile in shared memory: of 48 and 96 the next power of two, so that passes of copies do not mix bits. What
+// lies beyond the block's own columns arrives as zeros, or as the next block's, and is not read.
+__host__ __device__ constexpr int span_of(int columns) { return columns % 3 ? columns : columns / 3 * 4; }
+
 template <class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int THREAD_M_, int THREAD_N_,
           int LANES_M_, int SLICES_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_,
           bool B_K_CONTIGUOUS_, bool STREAM_K_, bool PACK_A_, bool PACK_B_, int LOAD_A_, int LOAD_B_, int STORE_,
@@ -203,20 +207,21 @@ struct SimtTraits {
   static constexpr int kThreads = SLICES * kSliceThreads;
   static constexpr int kSliceK = BLOCK_K / SLICES;  // of each step of k
   static constexpr int kWarpsN = BLOCK_N / (LANES_N * THREAD_N);
+  static constexpr int kSpanN = span_of(BLOCK_N);
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements of a 16-byte access to shared memory
   static constexpr int kGroupM = min_of(THREAD_M, kGroup), kGroupN = min_of(THREAD_N, kGroup);
 
   // Registers in which a thread holds its part of a turned tile.
   static constexpr int kWordsA = turned_words<TIn>(A_K_CONTIGUOUS_ && !PACK_A, BLOCK_M, BLOCK_K, kThreads);
-  static constexpr int kWordsB = turned_words<TIn>(B_K_CONTIGUOUS_ && !PACK_B, BLOCK_N, BLOCK_K, kThreads);
+  static constexpr int kWordsB = turned_words<TIn>(B_K_CONTIGUOUS_ && !PACK_B, kSpanN, BLOCK_K, kThreads);
   static constexpr bool kRegisters = ASYNC && STAGES == 2 && kWordsA + kWordsB <= kTurnedWords;
   static constexpr bool kTurnsA = kRegisters && kWordsA > 0, kTurnsB = kRegisters && kWordsB > 0;
   using TurnedA = typename Select<kTurnsA, TurnedTile<TIn, BLOCK_M, BLOCK_K, LOAD_A_, kThreads, 0>, NotTurned>::type;
-  using TurnedB = typename Select<kTurnsB, TurnedTile<TIn, BLOCK_N, BLOCK_K, LOAD_B_, kThreads, TurnedA::kUnits % kThreads>,
+  using TurnedB = typename Select<kTurnsB, TurnedTile<TIn, kSpanN, BLOCK_K, LOAD_B_, kThreads, TurnedA::kUnits % kThreads>,
                                   NotTurned>::type;
   using TileA = typename Select<kTurnsA, TurnedA, OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A,
                                                               PACK_A ? 16 : LOAD_A_, kThreads>>::type;
-  using TileB = typename Select<kTurnsB, TurnedB, OperandTile<TIn, TShared, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B,
+  using TileB = typename Select<kTurnsB, TurnedB, OperandTile<TIn, TShared, kSpanN, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B,
                                                               PACK_B ? 16 : LOAD_B_, kThreads>>::type;
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
   static constexpr int kTileABytes = TileA::kElements * int(sizeof(TShared));
@@ -622,7 +627,9 @@ __device__ __forceinline__ void gemm_simt(const GemmArguments& args) {
       base_b = workspace.packed_b() + work.batch * (pitch_b * args.k);
     }
     typename Traits::TileA a(base_a, pitch_a, work.tile_m * Traits::BLOCK_M, args.m, first_k);
-    typename Traits::TileB b(base_b, pitch_b, work.tile_n * Traits::BLOCK_N, args.n, first_k);
+    const int first_n = work.tile_n * Traits::BLOCK_N;
+    const int end_n = Traits::kSpanN == Traits::BLOCK_N ? args.n : first_n + min_of(args.n - first_n, Traits::BLOCK_N);
+    typename Traits::TileB b(base_b, pitch_b, first_n, end_n, first_k);
     accumulator.clear();
     if constexpr (Traits::STREAM_K) __syncthreads();  // the tile before may still be read
     if constexpr (Traits::ASYNC) {
