@@ -81,7 +81,7 @@ def test_every_value_of_every_parameter_compiles(arch: str, tmp_path: Path) -> N
 def test_kernels_that_hold_columns_of_b_compile(
     arch: str, layout: str, k: int, names: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Registers are enough beside where B lies; in `make test-all` for every tile of a warp that the space lets pass."""
+    """Registers are enough beside where B lies; in `make test-all` for every tile of a warp that the space has."""
     held = replace(SPACE, parameters={**SPACE.parameters, "hold_b": (1,)})
     problem = Problem(4096, 4096, k, "fp64", layout)
     found = covering(valid(held, problem, device_of(arch)), names)
