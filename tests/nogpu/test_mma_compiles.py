@@ -131,8 +131,8 @@ def short(m: int = 4096, n: int = 4096, k: int = 64, dtype: str = "fp64", batch:
     [
         (short(), {}, None),
         (short(k=128, batch=3), {}, None),
-        (short(k=129), {}, "columns of long sums leave no room for blocks"),
-        (short(k=0), {}, "columns of long sums leave no room for blocks"),
+        (short(k=129), {}, "columns of B stay where k is short, but has a step: longer ones leave no room for blocks"),
+        (short(k=0), {}, "columns of B stay where k is short, but has a step: longer ones leave no room for blocks"),
         (short(512, 512), {}, "columns stay for more than one tile"),
         (short(n=4095), {}, "direct stores are pairs of doubles"),
         (short(), {"direct": 0}, "columns that stay leave no room for strips of results"),
