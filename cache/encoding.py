@@ -178,6 +178,7 @@ def _optional_time(fields: Fields, name: str) -> float | None:
 
 
 def decode_measurement(fields: Fields) -> Measurement:
+    """A kt that knows schema 1 only, and runs on while a newer one upgrades the file, writes no `screened_us`."""
     measurement = Measurement(
         status=cast(Status, fields.choice("status", STATUSES)),
         time_us=_optional_time(fields, "time_us"),
@@ -190,7 +191,7 @@ def decode_measurement(fields: Fields) -> Measurement:
         registers=fields.optional_integer("registers"),
         spill_bytes=fields.optional_integer("spill_bytes"),
         smem_bytes=fields.optional_integer("smem_bytes"),
-        screened_us=_optional_time(fields, "screened_us"),
+        screened_us=_optional_time(fields, "screened_us") if "screened_us" in fields.names() else None,
     )
     if (measurement.status == "ok") != (measurement.time_us is not None):
         raise FieldError(f"{fields.path('time_us')}: is {measurement.time_us} with status {measurement.status!r}")
