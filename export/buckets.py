@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from kt.export.contents import BucketServed, Contents, known_device
+from kt.export.contents import BucketServed, Contents, group_of, known_device
 from kt.export.expected_time import costs_of, expected
 from kt.export.runnable import launches_of, names_of
 from kt.problems import Problem
@@ -139,8 +139,7 @@ def _expected_us(result: Contents, entry: int, problem: Problem) -> float:
     costs = costs_of(
         result.cost_rules[kernel.config.family], names_of(kernel, variant.runtime, problem, known_device(device))
     )
-    for group in result.groups.values():
-        for candidate in group:
-            if result.entries[entry] in candidate.variants:
-                return expected(candidate.points, costs, result.traffic[device])[0] / 1e6
+    for candidate in result.groups[group_of(result.winners[entry])]:  # a kernel may be in those of several GPUs
+        if result.entries[entry] in candidate.variants:
+            return expected(candidate.points, costs, result.traffic[device])[0] / 1e6
     return math.inf

@@ -74,6 +74,27 @@ def test_the_shape_that_loses_less_on_the_other_serves_the_bucket() -> None:
     assert first.loss == pytest.approx(0.003)
 
 
+@pytest.mark.parametrize("slow", [SMALL, WIDE])
+def test_a_border_is_where_the_own_gpu_has_it(slow: Config) -> None:
+    """Another GPU of the compute capability has the same kernels in the table, with times of its own."""
+    there = modelled("h100").identity
+    others = [
+        replace(
+            best,
+            key=replace(best.key, device=there),
+            measurement=replace(
+                best.measurement, time_us=(40.0 if best.config == slow else 1.0) * (best.measurement.time_us or 0.0)
+            ),
+        )
+        for best in tuned()
+    ]
+    parts = []
+    for listed in (tuned(), [*tuned(), *others]):
+        known = collect(listed, SPACES, ranged=[ROWS])
+        parts.append([one.bucket for one in known.buckets if known.winners[one.entry].key.device == GPU.identity])
+    assert parts[0] == parts[1]
+
+
 def test_a_bucket_is_divided_where_each_winner_loses_on_the_other_shape() -> None:
     """Each has its own tuned size; the border is nearer to the one whose winner loses more on the other."""
     borders = []

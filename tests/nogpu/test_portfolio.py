@@ -248,6 +248,33 @@ def test_what_was_not_measured_is_said_to_be_expected() -> None:
     assert marked == [one.source == "expected" for one in found.served]
 
 
+def elsewhere(best: BestConfig, slower: float, **changes: Any) -> BestConfig:
+    """The winner with so many times its time, on another device or of another format."""
+    key = replace(best.key, problem=replace(best.key.problem, **changes)) if changes else best.key
+    key = key if changes else replace(key, device=modelled("h100").identity)
+    slowed = replace(best.measurement, time_us=slower * (best.measurement.time_us or 0.0))
+    return replace(best, key=key, measurement=slowed)
+
+
+@pytest.mark.parametrize("slower", [0.05, 30.0])
+@pytest.mark.parametrize("changes", [{}, {"out_dtype": "fp32"}], ids=["gpu", "output"])
+def test_expected_times_are_of_the_own_gpu_and_formats(slower: float, changes: dict[str, str]) -> None:
+    """Whatever else is in the table: the winners, their kernels and losses are those of the table without it."""
+    space = SPACES["mma"]
+    small, wide = space.default_config, space.config({**space.default, "tile_n": 128})
+    shapes = [Problem(size, size, size, "bf16") for size in (512, 1024, 2048)]
+    listed = [
+        of_space(space, shape, chosen, time_us)
+        for shape, chosen, time_us in zip(shapes, (small, wide, wide), (20.0, 100.0, 700.0), strict=True)
+    ]
+    _, alone = collect_few(listed, SPACES, within=10.0)
+    _, both = collect_few([*listed, *(elsewhere(best, slower, **changes) for best in listed)], SPACES, within=10.0)
+    own = {best.key for best in listed}
+    served = [one for one in both.served if one.winner.key in own]
+    assert [(one.time_us, one.source) for one in served] == [(one.time_us, one.source) for one in alone.served]
+    assert "expected" in {one.source for one in served}
+
+
 @pytest.mark.parametrize("slow", [SMALL, WIDE], ids=["small", "wide"])
 def test_of_equally_few_kernels_those_that_lose_least_are_taken(slow: Config) -> None:
     """One kernel is enough for such a loss, whichever of the two it is: the better one."""
