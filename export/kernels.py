@@ -97,7 +97,7 @@ def runtimes(space: SearchSpace) -> list[tuple[tuple[str, Value], ...]]:
     default = space.default_config.runtime
     return [
         tuple((name, split if name == "split_k" else value) for name, value in default)
-        for split in ([split for split in SPLITS if split in offered] or [1])
+        for split in ([split for split in SPLITS if split in offered] or [dict(default).get("split_k", 1)])
     ]
 
 
