@@ -88,6 +88,12 @@ def test_the_smallest_cover_is_the_smallest() -> None:
         assert frozenset().union(*(sets[one] for one in found)) == everything
 
 
+def test_a_cover_of_more_sets_than_the_stack_is_deep() -> None:
+    """1100 shapes, nearly all with a kernel of their own."""
+    every = {number: frozenset([number]) for number in range(1098)}
+    assert smallest_cover({**every, 1098: frozenset([1098]), 1099: frozenset([1098, 1099])}) == [*range(1098), 1099]
+
+
 def test_of_covers_as_small_the_cheapest_is_taken() -> None:
     """As far as exchanges of one go, and without leaving anything out."""
     costs = {3: {0: 0.5, 1: 0.5, 2: 0.9}, 5: {0: 0.1, 1: 0.2, 2: 0.9}, 8: {0: 0.0, 1: 0.0}}
