@@ -36,6 +36,7 @@ _PROBLEM_INTEGERS = (
 _LEAST_US, _MOST_US = 1e-6, 1e15
 _MAJORS, _MINORS = range(1, 100), range(10)  # of compute capabilities, which have two digits or three
 _BOX = range(1, 257)  # elements that TMA copies along one dimension
+_CLASSES = (2, 4, 8)  # of rows, by where they begin
 _MOST = 2**31 - 1  # as in the exported header
 _PROBLEM_TEXTS = ("dtype", "layout", "accumulator", "out_dtype", "epilogue")
 
@@ -142,7 +143,10 @@ def _decode_tensor_map(fields: Fields) -> TensorMap:
     rows = None
     if "rows" in fields.names():
         of_rows = fields.object("rows")
-        rows = RowClass(of_rows.integer("of", 2, 8), of_rows.integer("number", 0, 7))
+        of = of_rows.integer("of", 2, 8)
+        if of not in _CLASSES:
+            raise FieldError(f"{of_rows.path('of')}: is {of}; must be 2, 4 or 8")
+        rows = RowClass(of, of_rows.integer("number", 0, of - 1))
     return TensorMap(fields.choice("operand", ("a", "b", "c")), box, fields.integer("swizzle", 0), copy, rows)
 
 
