@@ -22,6 +22,7 @@ __all__ = ["collect", "collect_few"]
 # Of a measurement that counts: fewer samples of a short kernel are mostly its launch.
 LEAST_SAMPLES = 3
 LONG_US = 1000.0
+LOWER_CLOCKS = (0.8, 1.5)  # of finals against screenings; beyond these one of the two was no time of the kernel
 _NO_FAILURES = ("ok", "pruned", "compile_error")  # nothing ran, or it was right
 
 
@@ -148,11 +149,13 @@ def _measured(result: Contents, searches: Iterable[Search]) -> list[dict[str, fl
 def _lower_clock(won: Measurement, of_shape: Mapping[Config, Measurement]) -> float:
     """How many times as long as in its screening a kernel takes in finals, where the GPU is under load for long.
 
-    By the median of those of the shape of which both times are known; 1 where nothing is, as in caches of schema 1.
+    By the median of those of the shape of which both times are known; 1 where nothing is, as in caches of schema 1. One odd
+    screening of a shape that has no other says nothing.
     """
     every = [(one.time_us, one.screened_us) for one in (won, *of_shape.values()) if one.refined]
     ratios = [time_us / screened_us for time_us, screened_us in every if time_us and screened_us]
-    return statistics.median(ratios) if ratios else 1.0
+    least, most = LOWER_CLOCKS
+    return statistics.median([one for one in ratios if least <= one <= most] or [1.0])
 
 
 def _counting(measurement: Measurement, lower_clock: float) -> float | None:

@@ -169,6 +169,15 @@ def test_the_scale_is_the_median_of_those_that_know_both_times() -> None:
     assert found.served[2].time_us == pytest.approx(770.0)
 
 
+@pytest.mark.parametrize("screened_us", [5.0, 4000.0])
+def test_an_odd_screening_is_no_clock(screened_us: float) -> None:
+    """Of a shape that has no other refined measurement: else every other time of it would be scaled a hundredfold."""
+    listed, searches = tuned()
+    listed[2] = replace(listed[2], measurement=replace(listed[2].measurement, refined=True, screened_us=screened_us))
+    _, found = collect_few(listed, SPACES, searches, most=1)
+    assert found.served[2].time_us == 770.0
+
+
 def test_what_has_won_in_another_layout_may_serve() -> None:
     """The comparison times it on all shapes; here it is nobody's winner among those that it serves best together."""
     turned = winner(replace(SHAPES[0], layout="nt"), WIDE, 30.0)
