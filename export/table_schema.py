@@ -45,7 +45,7 @@ def _row() -> dict[str, Any]:
         floor_fraction=_or_null(_positive("floor_us / time_us")),
         baseline=_map(_positive("microseconds"), "time of a library in the same run, by its name"),
         ratio=_map(_positive("baseline / time_us"), "above 1: faster than that library"),
-        default_us=_or_null(_positive("time of the family's default configuration in the same run")),
+        default_us=_or_null(_positive("time of the family's default configuration in the same rounds")),
         ties={"type": "array", "items": _tie(), "description": "not told apart from the winner, fastest first"},
         tried=_count("configurations tried"),
         total=_count("valid configurations"),

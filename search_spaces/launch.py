@@ -255,7 +255,7 @@ def _row_class(space: SearchSpace, rule: TensorMapRule, values: Names) -> RowCla
         )
     if classes > 1 and values["batch"] > 1:
         raise InputError(
-            f"{space.source or space.family}: a map of one class of rows of {rule.operand.upper()} shows one batch only",
+            f"{space.source or space.family}: a map of one class of rows of {rule.operand.upper()} shows one batch",
             hint="rows of another batch may fall into other classes: add a constraint to the space, as `batch == 1`",
         )
     return RowClass(classes, number) if classes > 1 else None

@@ -245,7 +245,7 @@ def test_a_space_says_which_class_a_map_shows(tmp_path: Path) -> None:
 def test_a_map_of_one_class_shows_no_second_batch(tmp_path: Path) -> None:
     """Its rows may fall into other classes: a space without a constraint for that is told so."""
     space = load(tmp_path, SPACE.replace("swizzle: 64}", "swizzle: 64, classes: 4, number: 3}"))
-    with pytest.raises(InputError, match="one class of rows of B shows one batch only"):
+    with pytest.raises(InputError, match="one class of rows of B shows one batch"):
         resolve(space, space.default_config, {**NAMES, "batch": 2})
 
 
