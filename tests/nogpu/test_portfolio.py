@@ -169,6 +169,24 @@ def test_the_scale_is_the_median_of_those_that_know_both_times() -> None:
     assert found.served[2].time_us == pytest.approx(770.0)
 
 
+def test_finalists_of_other_finals_are_put_on_the_clock_of_the_winners() -> None:
+    """They lost, though they seem to be faster: the fastest of them is at least as slow as the winner, and another one
+    that was 10% slower than that is not reported to lose nothing."""
+    listed, searches = tuned()
+    listed[2] = replace(listed[2], measurement=replace(listed[2].measurement, refined=True, screened_us=640.0))
+    fastest = replace(SMALL, runtime=(("split_k", 2), ("raster_group", 8)))
+    kept = Measurement("ok", 600.0, samples=5, refined=True, screened_us=550.0)
+    slower = replace(kept, time_us=660.0, screened_us=605.0)
+    of_shape = {fastest: kept, SMALL: slower}
+    _, found = collect_few(listed, SPACES, [searches[0], (listed[2].key, of_shape)], most=1)
+    assert found.served[2].time_us == pytest.approx(700.0)
+    of_shape = {config(tile_n=128): kept, SMALL: slower}
+    _, found = collect_few(listed, SPACES, [searches[0], (listed[2].key, of_shape)], most=1)
+    served = {one.kernel.config.parameters: one for one in found.served}[SMALL.parameters]
+    assert served.time_us == pytest.approx(770.0)
+    assert (served.loss, served.source) == (pytest.approx(0.1), "measured")
+
+
 @pytest.mark.parametrize("screened_us", [5.0, 4000.0])
 def test_an_odd_screening_is_no_clock(screened_us: float) -> None:
     """Of a shape that has no other refined measurement: else every other time of it would be scaled a hundredfold."""
