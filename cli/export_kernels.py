@@ -99,7 +99,7 @@ def _tell_buckets(known: Contents) -> None:
         sizes = f"{bucket.first}" if bucket.first == bucket.last else f"{bucket.first} to {bucket.last}"
         text = f"{served.shape.at(bucket.last).label}, {name} {sizes}: as for {name} {size}"
         if other != size:
-            text += f", {served.loss:.1%} slower at {other}, {'measured' if served.is_measured else 'expected'}"
+            text += f", {served.loss:.1%} slower at {other}, {served.source}"
         note(text)
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from kt.cache.records import BestConfig, Measurement
 from kt.devices.device import DeviceIdentity
 from kt.errors import NoValidConfiguration
-from kt.export.contents import Contents, formats_of, known_device, narrowing
+from kt.export.contents import Contents, Source, formats_of, known_device, narrowing
 from kt.export.covering import best_of, cheapest_alike, smallest_cover
 from kt.export.expected_time import Costs, Point, costs_of_each, expected
 from kt.export.kernels import Kernel, generic, on_device
@@ -27,11 +26,10 @@ from kt.search_spaces.copies import COPYING, copying_for, without_copies
 from kt.search_spaces.names import Names
 from kt.search_spaces.space import Config, SearchSpace, Value
 
-__all__ = ["Portfolio", "Served", "Source", "portfolio"]
+__all__ = ["Portfolio", "Served", "portfolio"]
 
 Runtime = tuple[tuple[str, Value], ...]
 Parameters = tuple[str, tuple[tuple[str, Value], ...]]  # with the family
-Source = Literal["measured", "expected", "predicted"]
 
 
 @dataclass(frozen=True)
