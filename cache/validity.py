@@ -24,7 +24,7 @@ def changed_since(best: BestConfig, current: Mapping[str, str]) -> str:
     """Why the winner is stale against the sources of today, "" if it is not."""
     unknown = sorted(name for name in best.sources if name not in current)
     changed = sorted(name for name, digest in best.sources.items() if name in current and current[name] != digest)
-    reasons = [f"template or space of {name} changed" for name in changed]
+    reasons = [f"template or space of {', '.join(changed)} changed"] if changed else []
     reasons += [f"family {name} is not among the present ones" for name in unknown]
     return "; ".join(reasons)
 
