@@ -150,9 +150,9 @@ def _measured(result: Contents, searches: Iterable[Search]) -> list[dict[str, fl
 def _at_the_winners_clock(best: BestConfig, of_shape: Mapping[Config, Measurement]) -> Mapping[Config, Measurement]:
     """What was measured on a shape, with finalists of other finals as they would be in the winner's.
 
-    A shape may have been decided more than once, as against other shapes' kernels: each time at the clock that the GPU had
-    then. No finalist that is not tied with the winner is faster than it, so where one seems to be, all of them are taken
-    to be slower by the same part.
+    A shape may have been decided more than once, as against other shapes' kernels: each time at the clock that the GPU
+    had then. No finalist that is not tied with the winner is faster than it, so where one seems to be, all of them are
+    taken to be slower by the same part.
     """
     others = {config for config, one in of_shape.items() if one.refined and config not in (best.config, *best.ties)}
     won_us, most = best.measurement.time_us or 0.0, LOWER_CLOCKS[1]
