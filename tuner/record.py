@@ -195,8 +195,8 @@ def _default_us(shape: ShapeRun, winner: Trial, finals: Mapping[str, Measurement
     """The time of the default configuration of the winner's family, from the same rounds: of the finals, or from the
     screening of a search that ended before these.
 
-    None if it was not in them; or if it left them early, while the GPU was at a higher clock: it has lost there, whatever
-    its median says.
+    None if it was not in them; or if it left them early, while the GPU was at a higher clock: it has lost there,
+    whatever its median says.
     """
     won = finals[winner.config.identity]
     for trial in shape.timed():
