@@ -136,5 +136,7 @@ def _sliced(space: SearchSpace) -> list[Runtime]:
     """The run-time arguments of the space's default, with several slices of k."""
     offered = space.runtime.get("split_k", ())
     default = space.default_config.runtime
-    splits = [split for split in SPLITS if split in offered] or [dict(default).get("split_k", 1)]
-    return [tuple((name, split if name == "split_k" else value) for name, value in default) for split in splits]
+    splits = [split for split in SPLITS if split in offered]
+    return [tuple((name, split if name == "split_k" else value) for name, value in default) for split in splits] or [
+        default
+    ]
