@@ -71,7 +71,7 @@ def _refuse_foreign(connection: sqlite3.Connection, file: Path) -> None:
         raise CacheError(
             f"the cache {file} has schema {kind.version}; kt {__version__} knows schemas up to {SCHEMA}. "
             "It was left as it is",
-            hint=f"use the newer kt that made it, or {ELSEWHERE}",
+            hint=f"use the kt that made it, which is later than this one, or {ELSEWHERE}",
         )
 
 

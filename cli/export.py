@@ -218,7 +218,7 @@ def _t4(tried: Sequence[Search], *, quiet: bool) -> str:
     if not any(measurements for _, measurements in measured):
         raise ShapesMissing(
             "the cache has no measurement of today's kernels for these shapes",
-            hint="predictions are none, and winners may have come without their measurements; --json has the winners",
+            hint="the model's predictions do not count, imported winners come without measurements; --json has them",
         )
     return render_t4(measured)
 

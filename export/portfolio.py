@@ -183,8 +183,8 @@ class _Offers:
         return self._known.winners[index].measurement.time_us or 1.0
 
     def _of_part(self, members: Sequence[int]) -> Iterator[Kernel]:
-        """All parameters that were measured on the part's shapes, a winner's or not, for all alignments that these
-        have: what is nobody's winner may do well on many."""
+        """The parameters of kernels that have won somewhere, as they were measured on the part's shapes, for all
+        alignments that these have: what wins none of them may do well on many."""
         device = self._known.winners[members[0]].key.device
         signatures = dict.fromkeys(self._known.winners[index].key.problem.signature for index in members)
         plain: dict[str, Config] = {}

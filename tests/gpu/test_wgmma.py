@@ -150,6 +150,30 @@ def test_other_formats_of_c(formats: Formats, checks: FamilyChecks) -> None:
     checks.check(cases(checks, [formats.problem(130, 259, 67, "nt"), *every_alignment(formats, ("nn", "tn"))], each=1))
 
 
+WON: list[dict[str, Value]] = [
+    {"tile_n": 128, "stages": 6, "schedule": "pingpong"}, {"tile_n": 192, "stages": 4, "schedule": "pingpong"},
+    {"tile_n": 256, "stages": 4, "cluster_m": 2}, {"tile_m": 192, "stages": 4, "schedule": "pingpong"},
+    {"tile_m": 64, "tile_n": 256, "stages": 4, "schedule": "pingpong"}, {"tile_n": 128, "stages": 6},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_has_won_does_not_spill_here(layout: str, checks: FamilyChecks) -> None:
+    """Compilers of other versions have other registers to spare, and a kernel that spills is never launched."""
+    problems = [Problem(4096, 4096, 4096, dtype, layout) for dtype in ("bf16", "fp16")]
+    problems += [Problem(4093, 4099, 4091, "bf16", layout)]
+    packed: dict[str, Value] = {"pack_a": 1, "pack_b": 1}
+    for problem in problems:
+        odd = packed if problem.m % 8 else {}
+        configs = [SPACE.config({**SPACE.default, **choice, **odd}) for choice in WON]
+        jobs = jobs_of(SPACE, (problem, configs), checks.device)
+        binaries = compiled(checks.pool, jobs)
+        spilled = {
+            config.label: binaries[job.digest].spill_bytes["kt_gemm"] for config, job in zip(configs, jobs, strict=True)
+        }
+        assert not any(spilled.values()), spilled
+
+
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_scalars_and_empty_sums(formats: Formats, checks: FamilyChecks) -> None:
     """alpha and beta scale as they should, and with k = 0 the result is beta * C."""

@@ -380,6 +380,7 @@ def test_a_killed_process_loses_nothing_that_it_had_put(tmp_path: Path) -> None:
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_inside_a_transaction_leaves_no_half(tmp_path: Path, make_winner: Make) -> None:
     """Ctrl-C between two statements of one write undoes both, and the store stays usable."""
     key = make_winner().key

@@ -424,6 +424,7 @@ SLOW = """float sum = 0;
 """
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("number", "code", "said"), [
     (signal.SIGINT, 130, "kt: interrupted"), (signal.SIGTERM, 143, "kt: ended by SIGTERM"),
 ])  # fmt: skip

@@ -297,5 +297,11 @@ def test_the_documented_row_is_a_table_and_every_field_is_explained(tmp_path: Pa
     (tmp_path / "t.json").write_text(example)
     (best,) = read_table(tmp_path / "t.json")
     assert render_table([best]) == example
-    explained = re.findall(r"^\| `(\w+)`", text, re.MULTILINE)
-    assert explained == list(table_schema()["$defs"]["row"]["properties"])
+    of_rows, of_launches = text.split("## Launches")
+    schemas = table_schema()["$defs"]
+    assert re.findall(r"^\| `(\w+)`", of_rows, re.MULTILINE) == list(schemas["row"]["properties"])
+    launch, required = schemas["launch"]["properties"], schemas["launch"]["required"]
+    shown = launch["tensor_maps"]["items"]["properties"]
+    explained = re.findall(r"^\| `(\w+)`", of_launches, re.MULTILINE)
+    assert {*required, *explained} == {*launch, *shown}
+    assert set(required) <= set(re.findall(r"`(\w+)`", of_rows))

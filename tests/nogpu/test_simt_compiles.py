@@ -70,7 +70,9 @@ def test_narrow_alignments_compile(dtype: str, tmp_path: Path) -> None:
     assert binary.error == ""
 
 
-@pytest.mark.parametrize(("dtype", "layout", "thread_m"), [("fp32", "tn", 8), ("fp64", "nt", 4)])
+@pytest.mark.parametrize(
+    ("dtype", "layout", "thread_m"), [("fp32", "tn", 8), pytest.param("fp64", "nt", 4, marks=pytest.mark.slow)]
+)
 def test_tiles_of_96_columns_compile_without_spills(dtype: str, layout: str, thread_m: int, tmp_path: Path) -> None:
     """Their copies are those of 128 columns: by TMA, and turned in registers."""
     tile = {"tile_n": 96, "thread_m": thread_m, "thread_n": 12, "warp_m": 8, "tile_k": 16, "unroll": 16}

@@ -209,6 +209,33 @@ __device__ __forceinline__ void wgmma_start() {
   }
 }
 
+// Of rows of B in CLASSES (wgmma_classes.cuh): which class a step of k belongs to. Without classes it has no members and
+// computes nothing: a producer has few registers.
+template <int CLASSES, int BLOCK_K>
+class WgmmaClassOfStep {
+ public:
+  __device__ __forceinline__ explicit WgmmaClassOfStep(int k)
+      : by_class_(unsigned(max_of(WgmmaClasses<CLASSES>::template steps<BLOCK_K>(k), 1))) {}
+
+  // Of the `step`-th step; `k` becomes its first row of the class.
+  __device__ __forceinline__ int of(int step, int& k) const {
+    unsigned within = unsigned(step);
+    const unsigned number = by_class_.divide(within, within);
+    k = int(within) * BLOCK_K;
+    return int(number);
+  }
+
+ private:
+  Divisor by_class_;  // the steps of one
+};
+
+template <int BLOCK_K>
+class WgmmaClassOfStep<1, BLOCK_K> {
+ public:
+  __device__ __forceinline__ explicit WgmmaClassOfStep(int) {}
+  __device__ __forceinline__ int of(int, int&) const { return 0; }
+};
+
 // One warp: asks for all of A and B that this block multiplies, or for its share of what the cluster shares, and tells the
 // consumers which tiles come. All lanes walk alike, so that their registers are the warp's; the first one asks and tells.
 // Where TMA cannot read an operand, four warps do so, walk alike, and each thread copies some of it.
@@ -221,8 +248,7 @@ class WgmmaProducer {
 
   __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const TensorMap& map_a, const Maps& maps_b,
                                            const GemmArguments& args)
-      : shared_(shared), map_a_(map_a), maps_b_(maps_b),
-        by_class_(unsigned(max_of(Traits::Classes::template steps<Traits::BLOCK_K>(args.k), 1))),
+      : shared_(shared), map_a_(map_a), maps_b_(maps_b), class_(args.k),
         first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {}
 
   // A tile's first step is asked for before anybody hears of the tile: the copy takes longer than the news.
@@ -255,7 +281,7 @@ class WgmmaProducer {
     if (first_lane_) {
       ptx::mbarrier_expect(shared_.full(ring_.stage), Traits::kBytesOfTma);
       if constexpr (!Traits::kFedA) load_a(ring_.stage, m, k, batch);
-      if constexpr (!Traits::kFedB) load_b(ring_.stage, n, tile.first_step + step, batch);
+      if constexpr (!Traits::kFedB) load_b(ring_.stage, n, k, tile.first_step + step, batch);
     }
     if constexpr (Traits::kFed) feed(args, m, n, k, batch);
     ring_.advance();
@@ -270,14 +296,14 @@ class WgmmaProducer {
       if (!first_lane_) continue;
       ptx::mbarrier_expect(shared_.full(step), Traits::kBytesOfTma);
       if constexpr (Traits::kEarlyA) load_a(step, m, first_k + step * Traits::BLOCK_K, batch);
-      if constexpr (Traits::kEarlyB) load_b(step, n, tile.first_step + step, batch);
+      if constexpr (Traits::kEarlyB) load_b(step, n, first_k + step * Traits::BLOCK_K, tile.first_step + step, batch);
     }
     wait_for_earlier_grids();
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       if (!first_lane_) continue;
       if constexpr (!Traits::kEarlyA) load_a(step, m, first_k + step * Traits::BLOCK_K, batch);
-      if constexpr (!Traits::kEarlyB) load_b(step, n, tile.first_step + step, batch);
+      if constexpr (!Traits::kEarlyB) load_b(step, n, first_k + step * Traits::BLOCK_K, tile.first_step + step, batch);
     }
     ring_.skip(steps);
     return steps;
@@ -292,13 +318,12 @@ class WgmmaProducer {
     Traits::A::load(map_a_, shared_.a(stage), shared_.full(stage), m, k, batch, rank / CLUSTER_M,
                     same_rows << rank % CLUSTER_M);
   }
-  __device__ __forceinline__ void load_b(int stage, int n, int step, int batch) const {
-    unsigned number = 0, of_class = unsigned(step);
-    if constexpr (Traits::CLASSES > 1) number = by_class_.divide(of_class, of_class);
-    const int k = int(of_class) * Traits::BLOCK_K;
+  // The `step`-th one of all, which begins at `k`.
+  __device__ __forceinline__ void load_b(int stage, int n, int k, int step, int batch) const {
+    const int number = class_.of(step, k);
     const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N);
     const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank / CLUSTER_M * CLUSTER_M);
-    Traits::B::load(maps_b_.at(int(number)), shared_.b(stage), shared_.full(stage), n, k, batch, rank % CLUSTER_M, same_columns);
+    Traits::B::load(maps_b_.at(number), shared_.b(stage), shared_.full(stage), n, k, batch, rank % CLUSTER_M, same_columns);
   }
 
   // This thread's part of what TMA does not copy.
@@ -334,7 +359,7 @@ class WgmmaProducer {
   WgmmaShared<Traits> shared_;
   const TensorMap& map_a_;
   Maps maps_b_;
-  Divisor by_class_;  // the steps of one
+  WgmmaClassOfStep<Traits::CLASSES, Traits::BLOCK_K> class_;
   bool first_lane_;
   WgmmaRing<Traits::STAGES> ring_;
 };
