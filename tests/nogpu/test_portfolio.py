@@ -13,6 +13,7 @@ import pytest
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources
+from kt.cli.measurements import winners_elsewhere
 from kt.devices.catalog import modelled
 from kt.errors import NoValidConfiguration
 from kt.export.collect import collect_few
@@ -186,6 +187,20 @@ def test_finalists_of_other_finals_are_put_on_the_clock_of_the_winners() -> None
     assert served.time_us == pytest.approx(770.0)
     assert served.loss == pytest.approx(0.1)
     assert served.source == "measured"
+
+
+def test_finalists_of_other_kernels_tell_the_clock_too(tmp_path: Path) -> None:
+    """A kernel that has won nothing was the fastest of the earlier finals: it is not taken, but compared with."""
+    listed, _ = tuned()
+    listed[2] = replace(listed[2], measurement=replace(listed[2].measurement, refined=True))
+    key = listed[2].key
+    finals = {SMALL: 660.0, config(tile_n=128): 600.0}
+    with Store.open(tmp_path) as store:
+        for chosen, us in finals.items():
+            one = Measurement("ok", us, samples=5, refined=True)
+            store.put_measurement(key, chosen, digest(key.problem, chosen), one)
+        *_, (_, of_shape) = winners_elsewhere(store, listed, SPACES, ())
+    assert {chosen: one.time_us for chosen, one in of_shape.items()} == {SMALL: pytest.approx(770.0)}
 
 
 @pytest.mark.parametrize("screened_us", [5.0, 4000.0])
