@@ -404,6 +404,11 @@ def test_the_command_tells_what_few_kernels_lose(kt: Command, own_environment: P
     assert "1 kernels in place of 2: 3.9% slower (geometric mean), at most 10.0%" in outcome.err
     assert "expected" not in outcome.err
     assert "cache does not have all" in outcome.err
+    with Store.open(own_environment) as store:
+        for best in listed:
+            store.put_best(elsewhere(best, 3.0))
+    outcome = kt("export", "--header", "--max-kernels", "2", "-o", header)
+    assert "fp32 nn 2048x2048x2048 on NVIDIA H200: kernel 1, 10.0% slower, measured" in outcome.err
     assert header.read_text().count("Found::exact") > 0
     whole = kt("export", "--header", "--within", "0%", "-q")
     assert (whole.code, whole.err) == (0, "")
