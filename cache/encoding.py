@@ -36,6 +36,7 @@ _PROBLEM_INTEGERS = (
 _LEAST_US, _MOST_US = 1e-6, 1e15
 _MAJORS, _MINORS = range(1, 100), range(10)  # of compute capabilities, which have two digits or three
 _BOX = range(1, 257)  # elements that TMA copies along one dimension
+_CLASSES = (2, 4, 8)  # of rows, by where they begin
 _MOST = 2**31 - 1  # as in the exported header
 _PROBLEM_TEXTS = ("dtype", "layout", "accumulator", "out_dtype", "epilogue")
 
@@ -142,7 +143,10 @@ def _decode_tensor_map(fields: Fields) -> TensorMap:
     rows = None
     if "rows" in fields.names():
         of_rows = fields.object("rows")
-        rows = RowClass(of_rows.integer("of", 2, 8), of_rows.integer("number", 0, 7))
+        of = of_rows.integer("of", 2, 8)
+        if of not in _CLASSES:
+            raise FieldError(f"{of_rows.path('of')}: is {of}; must be 2, 4 or 8")
+        rows = RowClass(of, of_rows.integer("number", 0, of - 1))
     return TensorMap(fields.choice("operand", ("a", "b", "c")), box, fields.integer("swizzle", 0), copy, rows)
 
 
@@ -178,6 +182,7 @@ def _optional_time(fields: Fields, name: str) -> float | None:
 
 
 def decode_measurement(fields: Fields) -> Measurement:
+    """A kt that knows schema 1 only, and runs on while a newer one upgrades the file, writes no `screened_us`."""
     measurement = Measurement(
         status=cast(Status, fields.choice("status", STATUSES)),
         time_us=_optional_time(fields, "time_us"),
@@ -190,7 +195,7 @@ def decode_measurement(fields: Fields) -> Measurement:
         registers=fields.optional_integer("registers"),
         spill_bytes=fields.optional_integer("spill_bytes"),
         smem_bytes=fields.optional_integer("smem_bytes"),
-        screened_us=_optional_time(fields, "screened_us"),
+        screened_us=_optional_time(fields, "screened_us") if "screened_us" in fields.names() else None,
     )
     if (measurement.status == "ok") != (measurement.time_us is not None):
         raise FieldError(f"{fields.path('time_us')}: is {measurement.time_us} with status {measurement.status!r}")

@@ -76,7 +76,7 @@ class BestConfig:
         sources: digest by family of template, headers and space of every family that competed.
         launches, workspace_bytes: launch geometry of the winner on this problem.
         ties: configurations that could not be told apart from the winner, fastest first.
-        default_us: time of the winning family's default configuration in the same refinement; None if unknown.
+        default_us: time of the winning family's default configuration in the same rounds; None if unknown.
         baseline: peers measured in the same run: name to microseconds.
         floor_us: roofline floor of the problem on the device, microseconds.
         tried, total: configurations tried, and valid configurations of the spaces.

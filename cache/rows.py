@@ -18,6 +18,7 @@ from kt.cache.fields import FieldError, Fields
 from kt.cache.key import key_digest
 from kt.cache.records import STATUSES, BestConfig, CacheKey, Measurement
 from kt.cache.schema import MEASUREMENT_COLUMNS
+from kt.cache.stored_text import UNREADABLE, parsed
 
 __all__ = [
     "BEST_QUERY",
@@ -39,9 +40,6 @@ BEST_QUERY = (
 )
 _FIELDS = tuple(MEASUREMENT_COLUMNS)[:-1]  # all but made_at are fields of `Measurement`
 _RESOURCES = ("registers", "spill_bytes", "smem_bytes")
-REPLACED = "\N{REPLACEMENT CHARACTER}"
-# What decoding raises for bad contents: bad JSON or fields, a blob where text should be, endless nesting.
-_UNREADABLE = (ValueError, TypeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -78,10 +76,10 @@ def best_record(best: BestConfig) -> str:
 
 def decode_key_row(digest: str, text: str) -> CacheKey | CacheWarning:
     try:
-        key = decode_key(Fields(_parsed(text)))
+        key = decode_key(Fields(parsed(text)))
         if key_digest(key) != digest:
             raise FieldError("its key does not have the digest that it is stored under")
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         return CacheWarning(f"cache key {digest}", f"cannot be used: {error}")
     return key
 
@@ -92,10 +90,10 @@ def decode_best_row(row: Sequence[Any]) -> Stored | CacheWarning:
     if isinstance(key, CacheWarning):
         return CacheWarning(f"cache entry {row_id}", key.reason)
     try:
-        best = decode_best(Fields(_parsed(record)), key, decode_sources(sources_text))
+        best = decode_best(Fields(parsed(record)), key, decode_sources(sources_text))
         if type(made_at) is not int:
             raise FieldError(f"made_at: must be a whole number, not {made_at!r}")
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         return entry_warning(row_id, key, str(error))
     return Stored(row_id, digest, best, made_at)
 
@@ -107,14 +105,7 @@ def entry_warning(row_id: int, key: CacheKey, reason: str) -> CacheWarning:
 
 
 def decode_sources(text: str) -> dict[str, str]:
-    return strings(Fields(_parsed(text), "sources"))
-
-
-def _parsed(text: str) -> Any:
-    """Of what is stored, which is ASCII: a replacement character is one that `readable_text` has put there."""
-    if isinstance(text, str) and REPLACED in text:
-        raise FieldError(f"has a byte that is no text, at {text.index(REPLACED)}")
-    return json.loads(text)
+    return strings(Fields(parsed(text), "sources"))
 
 
 def measurement_values(measurement: Measurement, made_at: int) -> tuple[Any, ...]:

@@ -5,6 +5,8 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kt.cache.stored_text import UNREADABLE, parsed
+
 __all__ = [
     "APPLICATION_ID",
     "MEASUREMENT_COLUMNS",
@@ -156,16 +158,20 @@ _Lacked = dict[str, object]
 def _complete_winners(connection: sqlite3.Connection, lacked: _Lacked, of_measurement: _Lacked) -> None:
     for row_id, record in connection.execute("SELECT id, record FROM best").fetchall():
         completed = _completed(record, lacked, of_measurement)
-        connection.execute("UPDATE best SET record = ? WHERE id = ?", (completed, row_id))
+        if completed is not None:
+            connection.execute("UPDATE best SET record = ? WHERE id = ?", (completed, row_id))
 
 
-def _completed(record: str, lacked: _Lacked, of_measurement: _Lacked) -> str:
-    """A winner's record with the fields that an older schema lacked; one that is not an object stays as it is."""
+def _completed(record: str, lacked: _Lacked, of_measurement: _Lacked) -> str | None:
+    """A winner's record with the fields that an older schema lacked; None for one that cannot be read.
+
+    That one stays as it is, byte for byte: written anew, what is damaged might look sound.
+    """
     try:
-        data = json.loads(record)
+        data = parsed(record)
         data["measurement"] = of_measurement | data["measurement"]
-    except (ValueError, TypeError, KeyError):
-        return record
+    except (*UNREADABLE, KeyError):
+        return None
     return json.dumps(lacked | data)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from kt.cache.records import BestConfig
 from kt.search_spaces.space import Config, SearchSpace
 
-__all__ = ["SPACE", "OtherSpaces", "changed_since", "serves", "unfit"]
+__all__ = ["SPACE", "OtherSpaces", "changed_since", "foreign_choice", "serves", "unfit"]
 
 SPACE = "space"  # in a winner's provenance: the name of the file that `--space` has named
 
@@ -24,7 +24,7 @@ def changed_since(best: BestConfig, current: Mapping[str, str]) -> str:
     """Why the winner is stale against the sources of today, "" if it is not."""
     unknown = sorted(name for name in best.sources if name not in current)
     changed = sorted(name for name, digest in best.sources.items() if name in current and current[name] != digest)
-    reasons = [f"template or space of {name} changed" for name in changed]
+    reasons = [f"template or space of {', '.join(changed)} changed"] if changed else []
     reasons += [f"family {name} is not among the present ones" for name in unknown]
     return "; ".join(reasons)
 
@@ -59,13 +59,14 @@ def unfit(best: BestConfig, spaces: Mapping[str, SearchSpace], current: Mapping[
     for config in (best.config, *best.ties):
         space = spaces.get(config.family)
         if space is not None and best.sources.get(config.family) == current.get(config.family):
-            reason = _foreign_choice(config, space)
+            reason = foreign_choice(config, space)
             if reason:
                 return reason
     return ""
 
 
-def _foreign_choice(config: Config, space: SearchSpace) -> str:
+def foreign_choice(config: Config, space: SearchSpace) -> str:
+    """The first choice of the configuration that the space does not offer, "" if it offers all."""
     for kind, choices, offered in (
         ("parameter", dict(config.parameters), space.parameters),
         ("run-time parameter", dict(config.runtime), space.runtime),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
+from kt.cli.given import tune_command
 from kt.cli.outcome import note, teller
 from kt.errors import InputError, ShapesMissing
 
@@ -127,7 +128,7 @@ def export(
     if not quiet:
         _say_passed_over(replace(selection, passed_over=[]) if check else selection, warnings)
     if check and problems is not None:
-        check_shapes(problems, selection)
+        check_shapes(problems, selection, tune_command(cache_dir, shapes, ranges, space, templates))
     if check and output is None:
         return
     if not bests and problems is None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["check_asked", "check_file", "check_shapes"]
 
 LISTED = 20  # shapes that a message names
-_TUNE = "kt tune gemm --shapes … measures what is missing"
 
 
 def check_asked(formats: Sequence[str], output: str | None, *, with_shapes: bool, with_depfile: bool) -> None:
@@ -34,8 +33,11 @@ def check_asked(formats: Sequence[str], output: str | None, *, with_shapes: bool
         raise InputError("--check has nothing to check", hint="give --shapes FILE, or -o FILE and its format, or both")
 
 
-def check_shapes(problems: Sequence[Problem], selection: Selection) -> None:
+def check_shapes(problems: Sequence[Problem], selection: Selection, tune: str) -> None:
     """Check that each shape has a winner to export.
+
+    Args:
+        tune: the command that finds what is missing.
 
     Raises:
         ShapesMissing: some have none.
@@ -51,10 +53,11 @@ def check_shapes(problems: Sequence[Problem], selection: Selection) -> None:
                if problem_digest(problem) not in found}  # fmt: skip
     stale = [problem for problem, known in lacking.items() if any(entry.state == "stale" for entry in known)]
     missing = [problem for problem in lacking if problem not in stale]
+    hint = f"{tune} measures what is missing"
     if missing:
-        raise ShapesMissing(_listing(missing, lacking, f"of {len(problems)} shapes have no winner"), hint=_TUNE)
+        raise ShapesMissing(_listing(missing, lacking, f"of {len(problems)} shapes have no winner"), hint=hint)
     if stale:
-        raise OutOfDate(_listing(stale, lacking, f"of {len(problems)} shapes have only a stale winner"), hint=_TUNE)
+        raise OutOfDate(_listing(stale, lacking, f"of {len(problems)} shapes have only a stale winner"), hint=hint)
 
 
 def check_file(path: str, text: str) -> None:

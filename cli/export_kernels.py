@@ -11,7 +11,7 @@ from kt.cli.outcome import note
 from kt.errors import CompilerUnavailable, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from kt.cache.records import BestConfig
@@ -93,23 +93,34 @@ def kernels_header(
 def _tell_buckets(known: Contents) -> None:
     """Each bucket of a range, or part of one, with the shape whose winner serves it, and what that loses on the other
     tuned one."""
+    where = _where(known.winners)
     for served in known.buckets:
         name, bucket = served.shape.name, served.bucket
         size, other = (getattr(known.winners[entry].key.problem, name) for entry in (served.entry, served.other))
         sizes = f"{bucket.first}" if bucket.first == bucket.last else f"{bucket.first} to {bucket.last}"
-        text = f"{served.shape.at(bucket.last).label}, {name} {sizes}: as for {name} {size}"
+        label = f"{served.shape.at(bucket.last).label}{where(known.winners[served.entry])}"
+        text = f"{label}, {name} {sizes}: as for {name} {size}"
         if other != size:
-            text += f", {served.loss:.1%} slower at {other}, {'measured' if served.is_measured else 'expected'}"
+            text += f", {served.loss:.1%} slower at {other}, {served.source}"
         note(text)
+
+
+def _where(winners: Sequence[BestConfig]) -> Callable[[BestConfig], str]:
+    """Tells of which GPU a winner is, if they are of several."""
+    from kt.devices.device import told_apart
+
+    names = told_apart(best.key.device for best in winners)
+    return lambda best: f" on {names[best.key.device]}" if len(names) > 1 else ""
 
 
 def _tell(found: Portfolio, made: Making) -> None:
     """Each shape with what serves it, then all together."""
+    where = _where([one.winner for one in found.served])
     numbers = {one: number for number, one in enumerate(dict.fromkeys(one.kernel.identity for one in found.known), 1)}
     for one in found.served:
         by = "the generic kernel" if one.generic else f"kernel {numbers[one.kernel.identity]}"
         loss = "unknown loss" if one.generic else f"{one.loss:.1%} slower, {one.source}"
-        note(f"{one.winner.key.problem.label}: {by}, {loss}")
+        note(f"{one.winner.key.problem.label}{where(one.winner)}: {by}, {loss}")
     note(f"{found.kernels} kernels in place of {found.before}: {_losses(found)}")
     _tell_size(found, made)
 

@@ -50,7 +50,11 @@ def searches(
 def winners_elsewhere(
     store: Store, bests: Sequence[BestConfig], spaces: Mapping[str, SearchSpace], folders: tuple[Path, ...]
 ) -> list[Search]:
-    """For each winner what was measured on its shape of the winners' kernels, whatever the run-time choices."""
+    """For each winner what was measured on its shape of the winners' kernels, whatever the run-time choices.
+
+    At the clock of its finals, which all finalists tell, those of other kernels too.
+    """
+    from kt.export.clocks import at_the_winners_clock
     from kt.tuner.current_measurements import CurrentMeasurements, kernel_of, of_kernels
 
     current = CurrentMeasurements(spaces, folders)
@@ -59,8 +63,11 @@ def winners_elsewhere(
     for best in bests:
         device = device_of(best.key.device)
         if device is not None:
-            stored = of_kernels(store.measurements(best.key), wanted)
-            found.append((best.key, current.of(best.key, device, stored)))
+            stored = store.measurements(best.key)
+            finalists = {name: one for name, one in stored.items() if one.refined}
+            tried = current.of(best.key, device, {**of_kernels(stored, wanted), **finalists})
+            tried = dict(at_the_winners_clock(best, tried))
+            found.append((best.key, {config: one for config, one in tried.items() if kernel_of(config) in wanted}))
     return found
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
+from kt.cli.given import tune_command
 from kt.cli.outcome import note, teller
 from kt.errors import InputError, KtError, OptionError, OutOfDate, ShapesMissing
 
@@ -66,7 +67,9 @@ def repro(
     with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
         found = [entry for entry in judged_entries(store, digests(spaces, folders), spaces, others) if keep(entry)]
         say_warnings(store, quiet=quiet)
-    best = _one(select(found, predicted=predicted), " ".join(shape)).best
+    best = _one(
+        select(found, predicted=predicted), " ".join(shape), tune_command(cache_dir, None, None, space, templates)
+    ).best
     device = device_of(best.key.device)
     if device is None:
         raise KtError(
@@ -87,8 +90,11 @@ def _named(words: Sequence[str], keep: Callable[[Entry], bool]) -> Callable[[Ent
     return lambda entry: keep(entry) and wanted <= set(entry.best.key.problem.label.split())
 
 
-def _one(selection: Selection, asked: str) -> Entry:
+def _one(selection: Selection, asked: str, tune: str) -> Entry:
     """The one winner that was asked for.
+
+    Args:
+        tune: the command that makes a new one.
 
     Raises:
         ShapesMissing: there is none.
@@ -109,10 +115,9 @@ def _one(selection: Selection, asked: str) -> Entry:
     states = {entry.state: entry for entry in selection.passed_over}
     if "stale" in states:
         reason = states["stale"].reason
-        raise OutOfDate(f"the winner for {asked} is stale: {reason}", hint="kt tune gemm --shapes … makes a new one")
-    hint = (
-        "--predicted takes what only the model ranked" if "predicted" in states else "`kt show-cache` lists the shapes"
-    )
+        raise OutOfDate(f"the winner for {asked} is stale: {reason}", hint=f"{tune} makes a new one")
+    listed = "`kt show-cache` lists the shapes, of whose names SHAPE is one or more whole words"
+    hint = "--predicted takes what only the model ranked" if "predicted" in states else listed
     raise ShapesMissing(f"the cache has no winner for {asked}", hint=hint)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.figures import plural
-from kt.cli.given import cache_option, repeated
+from kt.cli.given import tune_command
 from kt.cli.outcome import note, teller
 from kt.errors import KtError, NoUsableGpu, ShapesMissing
 
@@ -87,9 +87,8 @@ def show_cache(
     if not quiet:
         _say(warnings, "" if found or lacking else _nothing(stored, store.file, by_device=device_filter is not None))
     if lacking:
-        command = "kt tune gemm" + repeated("--shapes", shapes) + repeated("--range", ranges)
-        command += repeated("--space", [space] if space else None) + repeated("--templates", templates)
-        raise _lacking_error(lacking, len(problems or ()), device, command + cache_option(cache_dir))
+        command = tune_command(cache_dir, shapes, ranges, space, templates)
+        raise _lacking_error(lacking, len(problems or ()), device, command)
 
 
 def _missing(

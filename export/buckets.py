@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from kt.export.contents import BucketServed, Contents, known_device
+from kt.export.contents import BucketServed, Contents, Source, group_of, known_device
 from kt.export.expected_time import costs_of, expected
 from kt.export.runnable import launches_of, names_of
 from kt.problems import Problem
@@ -47,8 +47,10 @@ def _served(
     both = all(_runs(result, one, result.winners[other].key.problem) for one, other in _pairs(entries))
     if both and max(losses) < math.inf and not (is_known and loss < LEAST_LOSS):
         return _divided(_Border(result, shape, bucket, entries, losses))
-    ran = not any(result.winners[one].measurement.predicted for one in entries)
-    return [BucketServed(shape, bucket, entry, other, loss, is_known and ran)] if math.isfinite(loss) else []
+    source: Source = "measured" if is_known else "expected"
+    if any(result.winners[one].measurement.predicted for one in entries):
+        source = "predicted"
+    return [BucketServed(shape, bucket, entry, other, loss, source)] if math.isfinite(loss) else []
 
 
 def _divided(border: _Border) -> list[BucketServed]:
@@ -139,8 +141,7 @@ def _expected_us(result: Contents, entry: int, problem: Problem) -> float:
     costs = costs_of(
         result.cost_rules[kernel.config.family], names_of(kernel, variant.runtime, problem, known_device(device))
     )
-    for group in result.groups.values():
-        for candidate in group:
-            if result.entries[entry] in candidate.variants:
-                return expected(candidate.points, costs, result.traffic[device])[0] / 1e6
+    for candidate in result.groups[group_of(result.winners[entry])]:  # a kernel may be in those of several GPUs
+        if result.entries[entry] in candidate.variants:
+            return expected(candidate.points, costs, result.traffic[device])[0] / 1e6
     return math.inf

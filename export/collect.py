@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kt.cache.records import BestConfig, Measurement
+from kt.cache.records import BestConfig
 from kt.errors import NoValidConfiguration
 from kt.export.buckets import add_buckets
+from kt.export.clocks import at_the_winners_clock, counting, lower_clock
 from kt.export.contents import Candidate, Contents, Search, formats_of, group_of, known_device
 from kt.export.expected_time import Point, cost_rules, traffic_rate
 from kt.export.header import distinct
@@ -19,9 +19,6 @@ from kt.search_spaces.space import Config, SearchSpace
 
 __all__ = ["collect", "collect_few"]
 
-# Of a measurement that counts: fewer samples of a short kernel are mostly its launch.
-LEAST_SAMPLES = 3
-LONG_US = 1000.0
 _NO_FAILURES = ("ok", "pruned", "compile_error")  # nothing ran, or it was right
 
 
@@ -130,38 +127,19 @@ def _points(result: Contents, kernel: Kernel, entry: int, times: Mapping[str, fl
 
 
 def _measured(result: Contents, searches: Iterable[Search]) -> list[dict[str, float]]:
-    """For each entry the times of configurations on its shape, the winner's own among them."""
+    """For each entry the times of configurations on its shape, the winner's own among them, all as at its clock."""
     found = dict(searches)
     times: list[dict[str, float]] = []
     for index, best in enumerate(result.winners):
-        of_shape = found.get(best.key, {})
-        lower = _lower_clock(best.measurement, of_shape)
-        tried = {config: us for config, one in of_shape.items() if (us := _counting(one, lower)) is not None}
+        of_shape = at_the_winners_clock(best, found.get(best.key, {}))
+        lower = lower_clock(best.measurement, of_shape)
+        tried = {config: us for config, one in of_shape.items() if (us := counting(one, lower)) is not None}
         failed = [config for config, one in of_shape.items() if one.status not in _NO_FAILURES]
         result.failed |= {(index, Config(config.family, config.parameters)) for config in failed}
         tried[best.config] = best.measurement.time_us or 0.0
         result.configs |= {config.identity: config for config in tried}
         times.append({config.identity: us for config, us in tried.items()})
     return times
-
-
-def _lower_clock(won: Measurement, of_shape: Mapping[Config, Measurement]) -> float:
-    """How many times as long as in its screening a kernel takes in finals, where the GPU is under load for long.
-
-    By the median of those of the shape of which both times are known; 1 where nothing is, as in caches of schema 1.
-    """
-    every = [(one.time_us, one.screened_us) for one in (won, *of_shape.values()) if one.refined]
-    ratios = [time_us / screened_us for time_us, screened_us in every if time_us and screened_us]
-    return statistics.median(ratios) if ratios else 1.0
-
-
-def _counting(measurement: Measurement, lower_clock: float) -> float | None:
-    """The time of a measurement that counts, as it would be in finals."""
-    if measurement.predicted or measurement.time_us is None:
-        return None
-    enough = measurement.samples >= LEAST_SAMPLES or measurement.time_us >= LONG_US
-    scale = 1.0 if measurement.refined else lower_clock
-    return measurement.time_us * scale if enough else None
 
 
 def _add_generics(result: Contents) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.catalog import find
@@ -25,6 +26,7 @@ __all__ = [
     "Formats",
     "GroupKey",
     "Search",
+    "Source",
     "formats_of",
     "group_of",
     "known_device",
@@ -36,6 +38,7 @@ __all__ = [
 NARROW = 1.5
 NARROW_STORES = 1.1
 
+Source = Literal["measured", "expected", "predicted"]  # of a time
 Search = tuple[CacheKey, Mapping[Config, Measurement]]
 Formats = tuple[str, str, str, str]  # dtype, accumulator, output, epilogue
 GroupKey = tuple[DeviceIdentity, str, str, str, str, str]  # device, formats, layout
@@ -64,7 +67,7 @@ class BucketServed:
         entry: number of that shape.
         other: number of the other tuned shape that is served so; `entry` if there is none.
         loss: by which part it is slower on the other one than that one's own winner.
-        is_measured: whether that was timed; else it is expected.
+        source: how that is known; "predicted" if the model's time of one of the two is behind it.
     """
 
     shape: RangedShape
@@ -72,7 +75,7 @@ class BucketServed:
     entry: int
     other: int
     loss: float = 0.0
-    is_measured: bool = False
+    source: Source = "expected"
 
 
 @dataclass

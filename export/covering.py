@@ -3,44 +3,61 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["best_of", "cheapest_alike", "smallest_cover"]
 
-MAX_STEPS = 200_000  # of the exact search; beyond it the set that was found so far stands
+# Of the exact search: sets, and what they have, that are looked at; beyond it the choice that was found so far stands.
+MAX_WORK = 200_000_000
 
 
 def smallest_cover(covers: Mapping[int, frozenset[int]]) -> list[int]:
     """The fewest keys whose sets together have all that any set has; of equal ones the first in order.
 
-    Exact within `MAX_STEPS` branches, else as good as the greedy choice at least.
+    Exact within `MAX_WORK`, else as good as the greedy choice at least.
     """
-    search = _Cover(covers)
-    search.branch(frozenset().union(*covers.values()), [])
-    return sorted(search.best)
+    return sorted(_Cover(covers).search())
 
 
 class _Cover:
-    """Branch and bound: what few sets have is decided first, by each of the sets that have it."""
+    """Branch and bound: what few sets have is decided first, by each of the sets that have it.
+
+    So what one set alone has comes before all: it is no choice. There may be thousands of these, one below the other.
+    """
 
     def __init__(self, covers: Mapping[int, frozenset[int]]) -> None:
         self._covers = {key: items for key, items in sorted(covers.items()) if not _is_dominated(key, covers)}
-        self._steps = 0
-        self.best = self._greedy()
+        self._having: dict[int, list[int]] = {}  # keys of each item
+        for key, items in self._covers.items():
+            for item in items:
+                self._having.setdefault(item, []).append(key)
+        self._rarest = sorted(self._having, key=lambda item: (len(self._having[item]), item))
 
-    def branch(self, missing: frozenset[int], chosen: list[int]) -> None:
-        if not missing:
-            if len(chosen) < len(self.best):
-                self.best = list(chosen)
-            return
-        self._steps += 1
+    def search(self) -> list[int]:
+        """The fewest keys."""
+        best = self._greedy()
+        work = sum(1 + len(items) for items in self._covers.values())  # of a branch
+        open_branches: list[tuple[frozenset[int], list[int]]] = [(frozenset(self._having), [])]
+        for _ in range(MAX_WORK // max(1, work)):
+            if not open_branches:
+                break
+            missing, chosen = open_branches.pop()
+            if not missing:
+                best = chosen if len(chosen) < len(best) else best
+            elif len(chosen) + self._least(missing) < len(best):
+                open_branches += reversed(list(self._branches(missing, chosen)))
+        return best
+
+    def _least(self, missing: frozenset[int]) -> int:
+        """No fewer sets have all of this."""
         largest = max(len(items & missing) for items in self._covers.values())
-        if self._steps > MAX_STEPS or len(chosen) + -(-len(missing) // largest) >= len(self.best):
-            return
-        having = {item: [key for key, items in self._covers.items() if item in items] for item in sorted(missing)}
-        rarest = min(having.values(), key=len)
-        for key in sorted(rarest, key=lambda key: (-len(self._covers[key] & missing), key)):
-            self.branch(missing - self._covers[key], [*chosen, key])
+        return -(-len(missing) // largest)
+
+    def _branches(self, missing: frozenset[int], chosen: list[int]) -> Iterator[tuple[frozenset[int], list[int]]]:
+        """One for each set that has the rarest of what is missing, the one that has most of it first."""
+        rarest = next(item for item in self._rarest if item in missing)
+        for key in sorted(self._having[rarest], key=lambda key: (-len(self._covers[key] & missing), key)):
+            yield missing - self._covers[key], [*chosen, key]
 
     def _greedy(self) -> list[int]:
         missing = frozenset().union(*self._covers.values())

@@ -17,8 +17,8 @@ _PROBLEM = tuple(field.name for field in fields(Problem))
 _DEVICE = ("device", "compute_capability", "sm_count", "memory_gib")
 _TIMES = ("time_us", "spread", "samples", "tflops", "gb_per_s", "floor_us", "floor_fraction", "default_us")
 _SEARCH = (
-    "tried", "total", "complete", "kind", "refined", "noisy", "workspace_bytes", "registers", "spill_bytes",
-    "smem_bytes", "toolchain", "method", "key",
+    "tried", "total", "complete", "kind", "refined", "screened_us", "noisy", "workspace_bytes", "registers",
+    "spill_bytes", "smem_bytes", "toolchain", "method", "key",
 )  # fmt: skip
 # Columns that depend on the contents, by what their names begin with.
 _CHOICES, _LIBRARIES = ("parameter.", "runtime."), ("baseline.", "ratio.")

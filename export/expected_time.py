@@ -177,7 +177,7 @@ def expected(points: Sequence[Point], costs: Costs, traffic: int) -> tuple[int, 
     root = roots / weights
     work_ps = max(int(min(root * root * float(costs.work), LONGEST_PS)), costs.chain)
     time = overhead_ps(costs, traffic) + work_ps
-    return int(float(time) * doubt(least)), nearest.entry
+    return int(min(float(time) * doubt(least), LONGEST_PS)), nearest.entry
 
 
 def unlikeness(point: Point, costs: Costs) -> float:

@@ -143,6 +143,7 @@ class Sequence {
     if (!shown.of.valid || !shown.number.valid) return false;
     const long long of = shown.of.value;
     if ((of != 1 && of != 2 && of != 4 && of != 8) || shown.number.value < 0 || shown.number.value >= of) return false;
+    if (of > 1 && query_->batch > 1) return false;  // rows of another batch may fall into other classes
     map.classes = static_cast<int>(of);
     map.number = static_cast<int>(shown.number.value);
     const bool box = columns.valid && columns.value >= 1 && columns.value <= 256 && rows.valid && rows.value >= 1 &&

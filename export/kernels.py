@@ -95,9 +95,9 @@ def runtimes(space: SearchSpace) -> list[tuple[tuple[str, Value], ...]]:
     """The run-time choices of the space's default, with several slices of k."""
     offered = space.runtime.get("split_k", ())
     default = space.default_config.runtime
-    return [
-        tuple((name, split if name == "split_k" else value) for name, value in default)
-        for split in ([split for split in SPLITS if split in offered] or [1])
+    splits = [split for split in SPLITS if split in offered]
+    return [tuple((name, split if name == "split_k" else value) for name, value in default) for split in splits] or [
+        default
     ]
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from kt.cache.records import BestConfig, Measurement
+from kt.devices.device import DeviceIdentity
 from kt.errors import NoValidConfiguration
-from kt.export.contents import Contents, formats_of, known_device, narrowing
+from kt.export.contents import Contents, Source, formats_of, known_device, narrowing
 from kt.export.covering import best_of, cheapest_alike, smallest_cover
 from kt.export.expected_time import Costs, Point, costs_of_each, expected
 from kt.export.kernels import Kernel, generic, on_device
@@ -26,11 +26,10 @@ from kt.search_spaces.copies import COPYING, copying_for, without_copies
 from kt.search_spaces.names import Names
 from kt.search_spaces.space import Config, SearchSpace, Value
 
-__all__ = ["Portfolio", "Served", "Source", "portfolio"]
+__all__ = ["Portfolio", "Served", "portfolio"]
 
 Runtime = tuple[tuple[str, Value], ...]
 Parameters = tuple[str, tuple[tuple[str, Value], ...]]  # with the family
-Source = Literal["measured", "expected", "predicted"]
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class _Offers:
         self._known, self._times = known, times
         self._kernels: list[Kernel] = []
         self._best: list[dict[int, tuple[float, Runtime, Source]]] = []  # of each kernel, by shape
-        self._points: dict[tuple[object, ...], list[Point]] = {}
+        self._points: dict[tuple[object, DeviceIdentity], list[Point]] = {}
         self._devices = {best.key.device: known_device(best.key.device) for best in known.winners}
         self._runtimes = _runtimes(known.winners)
         self._known_choices: dict[tuple[tuple[object, ...], int], dict[Runtime, float]] = {}
@@ -229,7 +228,7 @@ class _Offers:
         family, best = kernel.config.family, self._known.winners[index]
         known = self._choices(kernel, index)
         others = [one for one in self._runtimes.get(family, ()) if one not in known]
-        points = self._points_of(kernel)
+        points = self._points_of(kernel, best.key.device)
         failed = any(
             self._known.may_fail(config, index) for config in (kernel.config, self._as_measured(kernel, index))
         )
@@ -271,16 +270,17 @@ class _Offers:
                 config = without_copies(kernel.space, config)
         return config
 
-    def _points_of(self, kernel: Kernel) -> list[Point]:
-        """Where the kernel's parameters were measured, in any layout of its formats."""
-        if kernel.identity not in self._points:
-            self._points[kernel.identity] = list(self._measured(kernel))
-        return self._points[kernel.identity]
+    def _points_of(self, kernel: Kernel, device: DeviceIdentity) -> list[Point]:
+        """Where the kernel's parameters were measured on a device, in any layout of its formats."""
+        name = (kernel.identity, device)
+        if name not in self._points:
+            self._points[name] = list(self._measured(kernel, device))
+        return self._points[name]
 
-    def _measured(self, kernel: Kernel) -> Iterator[Point]:
+    def _measured(self, kernel: Kernel, device: DeviceIdentity) -> Iterator[Point]:
         family, parameters = kernel.config.family, kernel.config.parameters
         for index, best in enumerate(self._known.winners):
-            if best.key.problem.dtype == kernel.signature.dtype:
+            if best.key.device == device and formats_of(best.key.problem) == kernel.formats:
                 for runtime, time_us in self._choices(kernel, index).items():
                     measured = Config(family, parameters, runtime)
                     yield self._known.point(kernel, measured, best.key.problem, time_us, index)

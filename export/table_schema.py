@@ -10,7 +10,7 @@ __all__ = ["table_schema"]
 
 
 def table_schema() -> dict[str, Any]:
-    """The schema; every field is required, and one that is not known is null."""
+    """The schema; a field that is not known is null, and one that older versions did not write is not required."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"{TABLE_SCHEMA}: winners that kt has found",
@@ -30,7 +30,7 @@ def table_schema() -> dict[str, Any]:
 
 
 def _row() -> dict[str, Any]:
-    return _object(
+    row = _object(
         problem={"$ref": "#/$defs/problem"},
         family=_text("kernel family of the winner"),
         config=_object(parameters=_non_empty_choices(), runtime={"$ref": "#/$defs/choices"}),
@@ -45,7 +45,7 @@ def _row() -> dict[str, Any]:
         floor_fraction=_or_null(_positive("floor_us / time_us")),
         baseline=_map(_positive("microseconds"), "time of a library in the same run, by its name"),
         ratio=_map(_positive("baseline / time_us"), "above 1: faster than that library"),
-        default_us=_or_null(_positive("time of the family's default configuration in the same run")),
+        default_us=_or_null(_positive("time of the family's default configuration in the same rounds")),
         ties={"type": "array", "items": _tie(), "description": "not told apart from the winner, fastest first"},
         tried=_count("configurations tried"),
         total=_count("valid configurations"),
@@ -68,6 +68,8 @@ def _row() -> dict[str, Any]:
         sources=_map({"type": "string"}, "digest of template, headers and space, by family that competed"),
         key={"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "digest of the key in the cache"},
     )
+    row["required"].remove("screened_us")
+    return row
 
 
 def _problem() -> dict[str, Any]:

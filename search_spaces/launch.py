@@ -253,4 +253,9 @@ def _row_class(space: SearchSpace, rule: TensorMapRule, values: Names) -> RowCla
             f"{space.source or space.family}: rows of {rule.operand.upper()} have no class {number} of {classes}",
             hint=f"rows fall into {', '.join(map(str, CLASSES))} classes, which are counted from 0",
         )
+    if classes > 1 and values["batch"] > 1:
+        raise InputError(
+            f"{space.source or space.family}: a map of one class of rows of {rule.operand.upper()} shows one batch",
+            hint="rows of another batch may fall into other classes: add a constraint to the space, as `batch == 1`",
+        )
     return RowClass(classes, number) if classes > 1 else None

@@ -1,7 +1,8 @@
 """A `--space` file without `template`: it narrows the built-in space of its family."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import combinations
 
 import kt.search_spaces.launch as launch
 from kt.devices.device import Device
@@ -23,6 +24,8 @@ from kt.search_spaces.space_parts import (
 )
 
 __all__ = ["NARROWING_KEYS", "narrow_by"]
+
+LET_GO = 2  # values of the default that give way together, before all of the space is looked through
 
 NARROWING_KEYS = ("op", "family", "parameters", "runtime", "default", "constraints")
 
@@ -109,7 +112,36 @@ def _pin(choices: Choices, pinned: Mapping[str, Value]) -> dict[str, tuple[Value
 
 
 def _nearest(space: SearchSpace, asked: Mapping[str, Value], names: Mapping[str, object]) -> dict[str, Value] | None:
-    """The first of the valid combinations that keep most of `asked`."""
+    """The first of the valid combinations that keep most of `asked`.
+
+    What is still offered is kept, then all of it but one, but two: the whole space may be too large to look through.
+    """
+    offered = {**space.parameters, **space.runtime}
+    kept = {name: asked[name] for name in offered if asked[name] in offered[name]}
+    for count in range(LET_GO + 1):
+        every = (_first(space, _without(kept, names_let_go), names) for names_let_go in combinations(kept, count))
+        found = [one for one in every if one is not None]
+        if found:
+            return min(found, key=lambda one: [offered[name].index(one[name]) for name in offered])
+    return _nearest_of_all(space, asked, names)
+
+
+def _without(kept: Mapping[str, Value], names: Collection[str]) -> dict[str, Value]:
+    return {name: value for name, value in kept.items() if name not in names}
+
+
+def _first(space: SearchSpace, pinned: Mapping[str, Value], names: Mapping[str, object]) -> dict[str, Value] | None:
+    """The first valid combination with these values."""
+    from kt.search_spaces.enumeration import enumerate_space
+
+    rest = replace(space, parameters=_pin(space.parameters, pinned), runtime=_pin(space.runtime, pinned))
+    found = enumerate_space(rest, names)
+    return found.config(0).as_dict() if len(found) else None
+
+
+def _nearest_of_all(
+    space: SearchSpace, asked: Mapping[str, Value], names: Mapping[str, object]
+) -> dict[str, Value] | None:
     import numpy as np
 
     from kt.search_spaces.enumeration import enumerate_space

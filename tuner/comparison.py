@@ -16,10 +16,11 @@ from kt.cache.records import BestConfig, Measurement
 from kt.tuner.messages import Binary, Candidate, Failure, Prepare, Refine, RefineReply, Screen, ScreenReply
 from kt.tuner.pruning import prune, resources
 from kt.tuner.rivals import Rival, Rivals
-from kt.tuner.winner import edge
+from kt.tuner.winner import edge, lost_by
 from kt.tuner.worker import WorkerDied
 
 if TYPE_CHECKING:
+    from kt.search_spaces.space import Config, SearchSpace
     from kt.tuner.clock import Clock
     from kt.tuner.gpu_access import GpuAccess
     from kt.tuner.record import Recorder
@@ -180,11 +181,19 @@ class Comparison:
             workspace_bytes=one.workspace_bytes,
             ties=(),
             baseline=dict(reply.peers) or best.baseline,
-            default_us=best.default_us if one.config.family == best.config.family else None,
+            default_us=self._default_us(space, one.config, reply),
             edge=edge(space, one.config, best.key.problem, self.request.device),
         )
         self.recorder.improved(better, one.source)
         return better
+
+    def _default_us(self, space: SearchSpace, won: Config, reply: RefineReply) -> float | None:
+        """From these finals, if the default is among those that the winner has beaten: earlier ones were of another
+        clock."""
+        default = reply.measurements.get(space.default_config.identity)
+        if default is None or default.status != "ok":
+            return None
+        return lost_by(default, reply.measurements[won.identity])
 
     def _binary(self, one: Rival) -> Binary:
         self.gpu.compilation.request(one.kernel, one.launches)

@@ -13,7 +13,7 @@ from kt.errors import CacheError
 from kt.tuner.causes import Causes
 from kt.tuner.pruning import resources
 from kt.tuner.shape_run import NEVER_RAN, ShapeRun, Trial
-from kt.tuner.winner import edge
+from kt.tuner.winner import edge, lost_by
 
 if TYPE_CHECKING:
     from kt.cache.store import Store
@@ -192,9 +192,16 @@ def _stands(earlier: BestConfig, best: BestConfig, shape: ShapeRun) -> bool:
 
 
 def _default_us(shape: ShapeRun, winner: Trial, finals: Mapping[str, Measurement]) -> float | None:
-    """The time of the default configuration of the winner's family, from the same finals where it was in them."""
+    """The time of the default configuration of the winner's family, from the same rounds: of the finals, or from the
+    screening of a search that ended before these.
+
+    None if it was not in them; or if it left them early, while the GPU was at a higher clock: it has lost there,
+    whatever its median says.
+    """
+    won = finals[winner.config.identity]
     for trial in shape.timed():
         if trial.default and trial.config.family == winner.config.family:
-            final = finals.get(trial.config.identity)
-            return final.time_us if final else trial.time_us
+            measured = finals.get(trial.config.identity) or trial.measurement
+            if measured is not None and measured.refined == won.refined:
+                return lost_by(measured, won)
     return None

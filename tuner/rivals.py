@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kt.cache.validity import foreign_choice
 from kt.errors import KtError
 from kt.search_spaces.copies import copying_for
 from kt.search_spaces.launch import resolve, violated
@@ -117,7 +118,11 @@ class Rivals:
         return config.family in self._spaces
 
     def _is_valid(self, config: Config, problem: Problem) -> bool:
-        return self._is_known(config) and violated(self._spaces[config.family], config, self._names(problem)) is None
+        """Of its space as it is offered, too: with `--space` that may be without copies, or of one split."""
+        space = self._spaces.get(config.family)
+        if space is None or foreign_choice(config, space):
+            return False
+        return violated(space, config, self._names(problem)) is None
 
     def _names(self, problem: Problem) -> dict[str, int | float | str]:
         return {**self._device.names(), **problem.names()}
@@ -131,5 +136,7 @@ def _sliced(space: SearchSpace) -> list[Runtime]:
     """The run-time arguments of the space's default, with several slices of k."""
     offered = space.runtime.get("split_k", ())
     default = space.default_config.runtime
-    splits = [split for split in SPLITS if split in offered] or [1]
-    return [tuple((name, split if name == "split_k" else value) for name, value in default) for split in splits]
+    splits = [split for split in SPLITS if split in offered]
+    return [tuple((name, split if name == "split_k" else value) for name, value in default) for split in splits] or [
+        default
+    ]

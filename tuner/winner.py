@@ -23,6 +23,7 @@ __all__ = [
     "WITHIN",
     "edge",
     "finalists",
+    "lost_by",
     "pick",
     "simplicity",
 ]
@@ -77,6 +78,15 @@ def pick(refined: Mapping[str, Measurement], ties: Sequence[str], trials: Mappin
     eligible = [trial for trial in tied if (refined[trial.config.identity].time_us or 0.0) <= allowed]
     winner = min(eligible, key=simplicity)
     return [winner, *(trial for trial in tied if trial is not winner)]
+
+
+def lost_by(measurement: Measurement, won: Measurement) -> float | None:
+    """The time of one that has lost to the winner in the same finals, or is it; None if it says otherwise.
+
+    So does that of one that left early: it comes from other rounds.
+    """
+    time_us, won_us = measurement.time_us or 0.0, won.time_us or 0.0
+    return time_us if time_us >= won_us else None
 
 
 def simplicity(trial: Trial) -> tuple[int, int, int, int, int, str]:

@@ -68,10 +68,41 @@ def test_the_shape_that_loses_less_on_the_other_serves_the_bucket() -> None:
     assert (low, high) == (513, 725)
     assert (first.bucket.first, first.bucket.last, second.bucket.first) == (257, 513, 514)
     assert (first.loss, second.loss) == pytest.approx((0.004, 0.005))
-    assert first.is_measured
+    assert first.source == "measured"
     (low, first), _ = served((513, WIDE, 20.06), *EVERY[1:])
     assert low == 363
     assert first.loss == pytest.approx(0.003)
+
+
+def test_what_only_the_model_knows_is_predicted() -> None:
+    """Of a winner that never ran, on either side."""
+    for number in (0, 1):
+        listed = tuned()
+        listed[number] = replace(listed[number], measurement=Measurement("ok", 20.0, predicted=True))
+        listed[1 - number] = replace(listed[1 - number], config=listed[number].config)
+        first, *_ = collect(listed, SPACES, (), [ROWS]).buckets
+        assert (first.bucket, first.source) == (Bucket(257, 513), "predicted")
+
+
+@pytest.mark.parametrize("slow", [SMALL, WIDE])
+def test_a_border_is_where_the_own_gpu_has_it(slow: Config) -> None:
+    """Another GPU of the compute capability has the same kernels in the table, with times of its own."""
+    there = modelled("h100").identity
+    others = [
+        replace(
+            best,
+            key=replace(best.key, device=there),
+            measurement=replace(
+                best.measurement, time_us=(40.0 if best.config == slow else 1.0) * (best.measurement.time_us or 0.0)
+            ),
+        )
+        for best in tuned()
+    ]
+    parts = []
+    for listed in (tuned(), [*tuned(), *others]):
+        known = collect(listed, SPACES, ranged=[ROWS])
+        parts.append([one.bucket for one in known.buckets if known.winners[one.entry].key.device == GPU.identity])
+    assert parts[0] == parts[1]
 
 
 def test_a_bucket_is_divided_where_each_winner_loses_on_the_other_shape() -> None:
@@ -126,7 +157,7 @@ def test_a_bucket_is_whole_where_one_winner_cannot_compute_the_other_shape() -> 
     searches = [(listed[0].key, {SMALL: Measurement("ok", 30.0, samples=5)})]
     assert [one.bucket for one in collect(listed, SPACES, searches, [columns]).buckets] == [Bucket(257, 512)]
     (whole,) = collect(listed, SPACES, (), [columns]).buckets
-    assert (whole.bucket, whole.is_measured) == (Bucket(257, 512), False)
+    assert (whole.bucket, whole.source) == (Bucket(257, 512), "expected")
 
 
 def test_what_failed_on_the_other_shape_does_not_serve_the_bucket() -> None:

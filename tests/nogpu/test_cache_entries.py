@@ -52,7 +52,7 @@ def put(store: Store, *winners: BestConfig) -> list[Entry]:
         ({"predicted": True, "method": "model/1"}, "predicted", ""),
         ({"sources": {"simt": "digest-0"}}, "stale", "template or space of simt changed"),
         ({"sources": {"simt": "digest-1", "mine": "x"}}, "stale", "family mine is not among the present ones"),
-        ({"sources": {"simt": "digest-0", "mma": "digest-0"}}, "stale", "space of mma changed; template or space of s"),
+        ({"sources": {"simt": "digest-0", "mma": "digest-0"}}, "stale", "template or space of mma, simt changed"),
         ({"sources": {"simt": "digest-0"}, "complete": False}, "stale", "simt changed"),
     ],
 )

@@ -338,6 +338,13 @@ def test_an_older_schema_is_upgraded_without_loss(read_only: bool, tmp_path: Pat
     assert ((tmp_path / NAME).read_bytes() == before) == read_only
 
 
+def as_of_schema_1(file: Path) -> None:
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("PRAGMA user_version = 1")
+        connection.execute("ALTER TABLE measurements DROP COLUMN screened_us")
+        connection.execute("UPDATE best SET record = json_remove(record, '$.measurement.screened_us')")
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_schema_1_did_not_know_the_screening_of_finalists(read_only: bool, tmp_path: Path, make_winner: Make) -> None:
     """What it has is read, and the time of the screening is unknown; winners may be stored beside it then."""
@@ -345,10 +352,7 @@ def test_schema_1_did_not_know_the_screening_of_finalists(read_only: bool, tmp_p
     with Store.open(tmp_path) as store:
         store.put_best(old)
         store.put_measurement(old.key, old.config, "s", refined)
-    with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as connection, connection:
-        connection.execute("PRAGMA user_version = 1")
-        connection.execute("ALTER TABLE measurements DROP COLUMN screened_us")
-        connection.execute("UPDATE best SET record = json_remove(record, '$.measurement.screened_us')")
+    as_of_schema_1(tmp_path / NAME)
     with Store.open(tmp_path, read_only=read_only) as store:
         assert store.best(old.key, SIMT) == old
         assert store.measurements(old.key) == {(old.config.identity, "s"): refined}
@@ -356,6 +360,40 @@ def test_schema_1_did_not_know_the_screening_of_finalists(read_only: bool, tmp_p
         if not read_only:
             store.put_measurement(old.key, old.config, "s", replace(refined, screened_us=3.5))
             assert store.measurements(old.key)[old.config.identity, "s"].screened_us == 3.5
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    ("begin", "reason"),
+    [(b'{"measurement":' + 200_000 * b"[", "recursion"), (b'{"name":"\xff",', "byte that is no text")],
+)
+def test_a_damaged_record_is_as_damaged_after_the_upgrade(
+    begin: bytes, reason: str, read_only: bool, tmp_path: Path, make_winner: Make
+) -> None:
+    """One warning, as in a file of today; and the record itself stays byte for byte."""
+    with Store.open(tmp_path) as store:
+        store.put_best(make_winner())
+    as_of_schema_1(tmp_path / NAME)
+    with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as connection, connection:
+        (record,) = connection.execute("SELECT CAST(record AS BLOB) FROM best").fetchone()
+        spoilt = begin + record[1:]
+        connection.execute("UPDATE best SET record = CAST(? AS TEXT)", (spoilt,))
+    with Store.open(tmp_path, read_only=read_only) as store:
+        assert store.stored() == []
+        assert [reason in str(one) for one in store.warnings] == [True]
+        assert store.read("SELECT CAST(record AS BLOB) FROM best") == [(spoilt,)]
+
+
+def test_an_older_kt_may_write_on_after_the_upgrade(tmp_path: Path, make_winner: Make) -> None:
+    """Its records lack the time of the screening, which is unknown then; the winner is not lost."""
+    best = make_winner()
+    with Store.open(tmp_path) as store:
+        store.put_best(best)
+    with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as connection, connection:
+        connection.execute("UPDATE best SET record = json_remove(record, '$.measurement.screened_us')")
+    with Store.open(tmp_path) as store:
+        assert store.best(best.key, SIMT) == best
+        assert store.warnings == []
 
 
 def test_an_upgrade_that_fails_leaves_the_old_file(tmp_path: Path, make_winner: Make) -> None:

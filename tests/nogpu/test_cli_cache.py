@@ -609,4 +609,8 @@ def test_a_winner_of_the_built_in_spaces_is_not_stale_for_another(
     _fill(own_environment, fresh(512), fresh(256, sources={"simt": "old"}))
     found = kt("show-cache", "--space", narrow, "--json").json["entries"]
     assert {one["problem"]["m"]: one["state"] for one in found} == {512: "other-space", 256: "stale"}
+    (tmp_path / "wgmma.yaml").write_text("family: wgmma\nparameters: {tile_m: [128]}\n")
+    found = kt("show-cache", "--space", tmp_path / "wgmma.yaml", "--json").json["entries"]
+    states = {one["problem"]["m"]: one["state"] for one in found}
+    assert states == {512: "valid", 256: "stale"}, "wgmma has not competed for fp32"
     assert kt("cache", "prune", "--stale", "--space", narrow, "--json").json["winners"] == 1

@@ -58,6 +58,12 @@ def test_missing_shapes_are_exit_5(kt: Command, put: Callable[..., None], shapes
     assert outcome.out == ""
 
 
+def test_the_hint_is_the_command_that_measures_into_this_very_cache(kt: Command, shapes: Path, tmp_path: Path) -> None:
+    """With the options that were given here."""
+    outcome = kt("export", "--check", "--shapes", shapes, "--cache-dir", tmp_path / "other")
+    assert f"hint: kt tune gemm --shapes {shapes} --cache-dir {tmp_path / 'other'} measures" in outcome.err
+
+
 def test_stale_entries_are_exit_6(kt: Command, put: Callable[..., None], shapes: Path) -> None:
     """With what has changed."""
     put(512)

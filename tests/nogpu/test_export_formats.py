@@ -67,9 +67,20 @@ def is_t4(document: object) -> None:
 
 def test_a_csv_line_says_what_the_row_of_the_json_table_says(make_winner: Make) -> None:
     """Every figure of the row is a cell; what is not known is empty."""
-    best = make_winner(Problem(7, 8, 9, "fp16", "nt"), floor_us=None, baseline={"cublas": 11.0})
+    best = make_winner(Problem(7, 8, 9, "fp16", "nt"), floor_us=None, baseline={"cublas": 11.0}, screened_us=9.5)
     (line,), found = lines(render_csv([best])), row(best)
-    for name in ("time_us", "spread", "samples", "tflops", "tried", "registers", "toolchain", "key", "family"):
+    for name in (
+        "time_us",
+        "spread",
+        "samples",
+        "screened_us",
+        "tflops",
+        "tried",
+        "registers",
+        "toolchain",
+        "key",
+        "family",
+    ):
         assert line[name] == str(found[name])
     assert {name: line[name] for name in found["problem"]} == {k: str(v) for k, v in found["problem"].items()}
     assert (line["device"], line["compute_capability"], line["sm_count"]) == ("NVIDIA H200", "9.0", "132")

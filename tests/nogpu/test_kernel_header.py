@@ -229,6 +229,7 @@ def problems(listed: list[BestConfig]) -> Iterator[Problem]:
             yield Problem(**{**given, **changes})
     yield Problem(LARGEST, LARGEST, LARGEST)
     yield Problem(64, 64, 64, "fp16")
+    yield from (Problem(2**21, 2**21, 2**k, dtype) for dtype in ("fp32", "bf16") for k in (23, 25, 27))  # weeks
     for _ in range(600):
         best = chooser.choice(listed)
         m, n, k = (int(2 ** chooser.uniform(0, top)) for top in (15, 15, 17))

@@ -13,6 +13,7 @@ import pytest
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources
+from kt.cli.measurements import winners_elsewhere
 from kt.devices.catalog import modelled
 from kt.errors import NoValidConfiguration
 from kt.export.collect import collect_few
@@ -88,6 +89,12 @@ def test_the_smallest_cover_is_the_smallest() -> None:
         assert frozenset().union(*(sets[one] for one in found)) == everything
 
 
+def test_a_cover_of_more_sets_than_the_stack_is_deep() -> None:
+    """1100 shapes, nearly all with a kernel of their own."""
+    every = {number: frozenset([number]) for number in range(1098)}
+    assert smallest_cover({**every, 1098: frozenset([1098]), 1099: frozenset([1098, 1099])}) == [*range(1098), 1099]
+
+
 def test_of_covers_as_small_the_cheapest_is_taken() -> None:
     """As far as exchanges of one go, and without leaving anything out."""
     costs = {3: {0: 0.5, 1: 0.5, 2: 0.9}, 5: {0: 0.1, 1: 0.2, 2: 0.9}, 8: {0: 0.0, 1: 0.0}}
@@ -161,6 +168,48 @@ def test_the_scale_is_the_median_of_those_that_know_both_times() -> None:
     every = {SMALL: Measurement("ok", 770.0 / 1.1, samples=5), **finalists}
     _, found = collect_few(listed, SPACES, [searches[0], (listed[2].key, every)], most=1)
     assert found.served[2].time_us == pytest.approx(770.0)
+
+
+def test_finalists_of_other_finals_are_put_on_the_clock_of_the_winners() -> None:
+    """They lost, though they seem to be faster: the fastest of them is at least as slow as the winner, and another one
+    that was 10% slower than that is not reported to lose nothing."""
+    listed, searches = tuned()
+    listed[2] = replace(listed[2], measurement=replace(listed[2].measurement, refined=True, screened_us=640.0))
+    fastest = replace(SMALL, runtime=(("split_k", 2), ("raster_group", 8)))
+    kept = Measurement("ok", 600.0, samples=5, refined=True, screened_us=550.0)
+    slower = replace(kept, time_us=660.0, screened_us=605.0)
+    of_shape = {fastest: kept, SMALL: slower}
+    _, found = collect_few(listed, SPACES, [searches[0], (listed[2].key, of_shape)], most=1)
+    assert found.served[2].time_us == pytest.approx(700.0)
+    of_shape = {config(tile_n=128): kept, SMALL: slower}
+    _, found = collect_few(listed, SPACES, [searches[0], (listed[2].key, of_shape)], most=1)
+    served = {one.kernel.config.parameters: one for one in found.served}[SMALL.parameters]
+    assert served.time_us == pytest.approx(770.0)
+    assert served.loss == pytest.approx(0.1)
+    assert served.source == "measured"
+
+
+def test_finalists_of_other_kernels_tell_the_clock_too(tmp_path: Path) -> None:
+    """A kernel that has won nothing was the fastest of the earlier finals: it is not taken, but compared with."""
+    listed, _ = tuned()
+    listed[2] = replace(listed[2], measurement=replace(listed[2].measurement, refined=True))
+    key = listed[2].key
+    finals = {SMALL: 660.0, config(tile_n=128): 600.0}
+    with Store.open(tmp_path) as store:
+        for chosen, us in finals.items():
+            one = Measurement("ok", us, samples=5, refined=True)
+            store.put_measurement(key, chosen, digest(key.problem, chosen), one)
+        *_, (_, of_shape) = winners_elsewhere(store, listed, SPACES, ())
+    assert {chosen: one.time_us for chosen, one in of_shape.items()} == {SMALL: pytest.approx(770.0)}
+
+
+@pytest.mark.parametrize("screened_us", [5.0, 4000.0])
+def test_an_odd_screening_is_no_clock(screened_us: float) -> None:
+    """Of a shape that has no other refined measurement: else every other time of it would be scaled a hundredfold."""
+    listed, searches = tuned()
+    listed[2] = replace(listed[2], measurement=replace(listed[2].measurement, refined=True, screened_us=screened_us))
+    _, found = collect_few(listed, SPACES, searches, most=1)
+    assert found.served[2].time_us == 770.0
 
 
 def test_what_has_won_in_another_layout_may_serve() -> None:
@@ -248,6 +297,33 @@ def test_what_was_not_measured_is_said_to_be_expected() -> None:
     assert marked == [one.source == "expected" for one in found.served]
 
 
+def elsewhere(best: BestConfig, slower: float, **changes: Any) -> BestConfig:
+    """The winner with so many times its time, on another device or of another format."""
+    key = replace(best.key, problem=replace(best.key.problem, **changes)) if changes else best.key
+    key = key if changes else replace(key, device=modelled("h100").identity)
+    slowed = replace(best.measurement, time_us=slower * (best.measurement.time_us or 0.0))
+    return replace(best, key=key, measurement=slowed)
+
+
+@pytest.mark.parametrize("slower", [0.05, 30.0])
+@pytest.mark.parametrize("changes", [{}, {"out_dtype": "fp32"}], ids=["gpu", "output"])
+def test_expected_times_are_of_the_own_gpu_and_formats(slower: float, changes: dict[str, str]) -> None:
+    """Whatever else is in the table: the winners, their kernels and losses are those of the table without it."""
+    space = SPACES["mma"]
+    small, wide = space.default_config, space.config({**space.default, "tile_n": 128})
+    shapes = [Problem(size, size, size, "bf16") for size in (512, 1024, 2048)]
+    listed = [
+        of_space(space, shape, chosen, time_us)
+        for shape, chosen, time_us in zip(shapes, (small, wide, wide), (20.0, 100.0, 700.0), strict=True)
+    ]
+    _, alone = collect_few(listed, SPACES, within=10.0)
+    _, both = collect_few([*listed, *(elsewhere(best, slower, **changes) for best in listed)], SPACES, within=10.0)
+    own = {best.key for best in listed}
+    served = [one for one in both.served if one.winner.key in own]
+    assert [(one.time_us, one.source) for one in served] == [(one.time_us, one.source) for one in alone.served]
+    assert "expected" in {one.source for one in served}
+
+
 @pytest.mark.parametrize("slow", [SMALL, WIDE], ids=["small", "wide"])
 def test_of_equally_few_kernels_those_that_lose_least_are_taken(slow: Config) -> None:
     """One kernel is enough for such a loss, whichever of the two it is: the better one."""
@@ -328,6 +404,11 @@ def test_the_command_tells_what_few_kernels_lose(kt: Command, own_environment: P
     assert "1 kernels in place of 2: 3.9% slower (geometric mean), at most 10.0%" in outcome.err
     assert "expected" not in outcome.err
     assert "cache does not have all" in outcome.err
+    with Store.open(own_environment) as store:
+        for best in listed:
+            store.put_best(elsewhere(best, 3.0))
+    outcome = kt("export", "--header", "--max-kernels", "2", "-o", header)
+    assert "fp32 nn 2048x2048x2048 on NVIDIA H200: kernel 1, 10.0% slower, measured" in outcome.err
     assert header.read_text().count("Found::exact") > 0
     whole = kt("export", "--header", "--within", "0%", "-q")
     assert (whole.code, whole.err) == (0, "")

@@ -195,7 +195,7 @@ def test_a_program_is_written_and_rewritten(kt: Command, tmp_path: Path) -> None
     [
         (("64x64x64",), 2, "is the name of 3 winners"),
         (("64x64x64", "nn"), 2, "fp32 nn 64x64x64 on NVIDIA"),
-        (("64x64x6",), 5, "no winner for 64x64x6"),
+        (("64x64x6",), 5, "no winner for 64x64x6\nhint: `kt show-cache` lists the shapes, of whose names SHAPE is"),
         (("",), 2, "SHAPE is empty"),
         (("8x8x8",), 6, "stale: template or space of simt changed"),
         (("9x9x9",), 5, "--predicted takes"),

@@ -383,6 +383,7 @@ def test_a_kernel_that_wins_elsewhere_may_win_here(bench: Bench) -> None:
     assert best.measurement.time_us == 50.0
     assert best.launches[0].grid == 4 * 16
     assert best.baseline == {"cublas": 90.0}
+    assert best.default_us is None, "it was in other rounds"
     assert bench.stored(SQUARE) == best
     assert winner(tall).config.as_dict() == HIGH_BEST
     assert bench.observer.beaten == [best]
@@ -744,6 +745,37 @@ def test_only_failures_that_last_are_taken_over(bench: Bench) -> None:
     bench.again(truth)
     bench.tune(SQUARE, strategy="exhaustive")
     assert {values["tile_m"] for _, values in bench.gpu.screened} == {16}
+
+
+def test_a_default_that_has_left_the_finals_says_nothing_by_a_better_median(bench: Bench) -> None:
+    """It has lost in the same rounds; its median is of the first ones, where the GPU was at a higher clock."""
+
+    class Throttled(FakeGpu):
+        def _refine(self, message: Refine) -> Any:
+            reply = super()._refine(message)
+            early = {name: one for name, one in reply.measurements.items() if _values(name) == bench.default}
+            cooler = {name: replace(one, time_us=99.0) for name, one in early.items()}
+            return RefineReply({**reply.measurements, **cooler}, (), {})
+
+    bench.gpu = Throttled()
+    best = winner(only(bench.tune(SQUARE)))
+    assert best.measurement.time_us == pytest.approx(100.0)
+    assert best.default_us is None
+
+
+def test_a_default_that_is_beaten_by_another_shapes_kernel_is_timed_beside_it(bench: Bench) -> None:
+    """Where it had won before: then it is in the finals in which it loses."""
+    seen: set[Problem] = set()
+
+    def truth(problem: Problem, values: Values) -> float | Measurement:
+        seen.add(problem)
+        if problem == SQUARE and values == HIGH_BEST:
+            return 50.0 if TALL in seen else Measurement("ok", 400.0, None, 1)
+        return 60.0 if problem == SQUARE and values == bench.default else two_winners(problem, values)
+
+    bench.gpu.truth = truth
+    best = winner(bench.tune(SQUARE, TALL).shapes[0])
+    assert (best.measurement.time_us, best.default_us) == (50.0, 60.0)
 
 
 def test_a_default_that_spills_is_measured_all_the_same(bench: Bench) -> None:

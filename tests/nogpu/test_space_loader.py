@@ -403,6 +403,22 @@ def test_default_of_a_narrowed_space(builtin: SearchSpace, text: str, default: d
 
 
 @pytest.mark.parametrize(
+    ("text", "default"),
+    [
+        ("consumers: [1]", {"consumers": 1}),
+        ("pack_a: [1], pack_b: [1]", {"pack_a": 1, "pack_b": 1}),
+        ("tile_n: [256, 192, 64], schedule: [pingpong]", {"tile_n": 192, "schedule": "pingpong"}),
+    ],
+)
+def test_a_large_space_is_narrowed_without_its_default(text: str, default: dict[str, Any], tmp_path: Path) -> None:
+    """What it keeps of the default goes before: there are more valid combinations than can be looked through."""
+    (tmp_path / "narrow.yaml").write_text(f"op: gemm\nfamily: wgmma\nparameters: {{{text}}}\n")
+    (space,) = resolve_spaces(tmp_path / "narrow.yaml")
+    wgmma = next(one for one in builtin_spaces() if one.family == "wgmma")
+    assert space.default == {**wgmma.default, **default}
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("parameters: {tile_mm: [64]}", "narrow.yaml:2:14: tile_mm is no parameter of the space; did you mean tile_m?"),

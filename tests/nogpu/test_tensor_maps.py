@@ -126,6 +126,11 @@ def test_a_stored_map_of_another_form_is_refused() -> None:
     launch["tensor_maps"][0]["box"] = [64]
     with pytest.raises(FieldError, match="box"):
         decode_launch(Fields(launch))
+    launch["tensor_maps"][0]["box"] = [64, 128]
+    for of, number, wrong in ((3, 0, "of: is 3"), (4, 4, "number: is 4"), (16, 0, "of: is 16")):
+        launch["tensor_maps"][0]["rows"] = {"of": of, "number": number}
+        with pytest.raises(FieldError, match=f"rows.{wrong}"):
+            decode_launch(Fields(launch))
 
 
 # --- encoding --------------------------------------------------------------------------------------------------------
@@ -235,6 +240,13 @@ def test_a_space_says_which_class_a_map_shows(tmp_path: Path) -> None:
         wrong = SPACE.replace("swizzle: 64}", f"swizzle: 64, classes: {classes}, number: {number}}}")
         with pytest.raises(InputError, match=f"no class {number} of {classes}"):
             maps(load(tmp_path, wrong))
+
+
+def test_a_map_of_one_class_shows_no_second_batch(tmp_path: Path) -> None:
+    """Its rows may fall into other classes: a space without a constraint for that is told so."""
+    space = load(tmp_path, SPACE.replace("swizzle: 64}", "swizzle: 64, classes: 4, number: 3}"))
+    with pytest.raises(InputError, match="one class of rows of B shows one batch"):
+        resolve(space, space.default_config, {**NAMES, "batch": 2})
 
 
 def test_operands_of_tf32_are_rounded_and_the_result_is_not(driver: Driver) -> None:
