@@ -1,7 +1,7 @@
 # kt: `make demo` tunes the examples, `make test` runs the tests. Both need only Python 3.11 or newer.
 #
 #   make demo      environment, install, then tune examples/shapes.yaml on the GPU (without one: by the model of an H200)
-#   make test      the tests that need no GPU, within five minutes on two cores
+#   make test      the tests that need no GPU, in a little over five minutes on two cores
 #   make test-all  the same, and the long compile sweeps
 #   make test-gpu  the tests that need a GPU
 #   make check     ruff, mypy and pyright
