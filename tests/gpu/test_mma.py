@@ -4,7 +4,7 @@
 that over the problems of a format the pairs of choices meet, and the default for every fourth.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -105,21 +105,20 @@ def test_streamed_and_packed(formats: Formats, choice: str, checks: FamilyChecks
     checks.check(chosen)
 
 
+def doubles(sizes: Sequence[tuple[int, int, int]], batches: Sequence[int]) -> list[Problem]:
+    """A problem of each layout; C is read in two of them."""
+    return [
+        Problem(m, n, k, "fp64", layout, batch=batch, beta=beta)
+        for layout, (m, n, k), batch, beta in zip(LAYOUTS, sizes, batches, (0.0, 1.0, 0.5, 0.0), strict=True)
+    ]
+
+
 @pytest.mark.parametrize("choices", [{}, {"split_k": 3}, {"stream_k": 1}], ids=["tiles", "slices", "streams"])
 def test_doubles_written_directly(choices: Mapping[str, Value], checks: FamilyChecks) -> None:
     """Ragged tiles, batches, C read and not: what leaves registers goes where it belongs, and nowhere else."""
     if "direct" not in SPACE.parameters:
         pytest.skip("the family has no direct")
-    problems = [
-        Problem(m, n, k, "fp64", layout, batch=batch, beta=beta)
-        for layout, (m, n, k), batch, beta in zip(
-            LAYOUTS,
-            [(1531, 1514, 272), (2051, 2310, 131), (1031, 1098, 64), (1001, 1034, 96)],
-            (1, 1, 3, 2),
-            (0.0, 1.0, 0.5, 0.0),
-            strict=True,
-        )
-    ]
+    problems = doubles([(1531, 1514, 272), (2051, 2310, 131), (1031, 1098, 64), (1001, 1034, 96)], (1, 1, 3, 2))
     chosen = [case for case in cases(checks, problems, 2, {**choices, "direct": 1}) if case[1]]
     assert chosen, "doubles of even rows"
     checks.check(chosen)
@@ -129,16 +128,7 @@ def test_columns_that_stay(checks: FamilyChecks) -> None:
     """Short k: shares that end in the middle of a column, ragged tiles and steps, many columns and batches a block."""
     if "hold_b" not in SPACE.parameters:
         pytest.skip("the family has no hold_b")
-    problems = [
-        Problem(m, n, k, "fp64", layout, batch=batch, beta=beta)
-        for layout, (m, n, k), batch, beta in zip(
-            LAYOUTS,
-            [(5003, 1538, 64), (2051, 2310, 115), (331, 1098, 17), (4099, 1034, 1)],
-            (1, 1, 7, 2),
-            (0.0, 1.0, 0.5, 0.0),
-            strict=True,
-        )
-    ]
+    problems = doubles([(5003, 1538, 64), (2051, 2310, 115), (331, 1098, 17), (4099, 1034, 1)], (1, 1, 7, 2))
     chosen = [case for case in cases(checks, problems, 4, {"direct": 1, "hold_b": 1}) if case[1]]
     assert len(chosen) == len(problems), "k is short, and rows of C are even"
     checks.check(chosen)

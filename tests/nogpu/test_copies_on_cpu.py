@@ -3,35 +3,23 @@
 Every byte arrives, the rest is zero, and no access, however wide, reaches outside the operand.
 """
 
-import shutil
-import subprocess
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-import pytest
+from support.cpu_program import INCLUDE, needs_compiler, on_cpu, run_calls
 
-from kt.templates.lookup import BUILTIN
+pytestmark = needs_compiler
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to run the headers on the CPU")
-
-INCLUDE = BUILTIN / "include" / "kt"
-DATA = Path(__file__).parent / "data"
 HEADERS = (
     "common.cuh", "workspace.cuh", "kernels/copy_rows.cuh", "kernels/turn_rows.cuh", "kernels/wgmma_feed.cuh",
 )  # fmt: skip
 
 
 def run(calls: Sequence[str], folder: Path) -> None:
-    before, after = (DATA / "copies_on_cpu.h").read_text().split("// headers\n")
-    headers = "".join((INCLUDE / name).read_text() for name in HEADERS)
-    source = folder / "copies.cpp"
-    main = "int main() {\n" + "\n".join(f"  {call};" for call in calls) + "\n}\n"
-    source.write_text((DATA / "block_on_cpu.h").read_text() + before + headers + after + main)
-    program = folder / "copies"
-    subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-o", program, source], check=True)
-    outcome = subprocess.run([program], capture_output=True, text=True, check=False)
-    assert (outcome.returncode, outcome.stdout) == (0, "")
+    before, after = on_cpu("copies").split("// headers\n")
+    headers = [(INCLUDE / name).read_text() for name in HEADERS]
+    run_calls([on_cpu("wide_loads"), before, *headers, after], calls, folder)
 
 
 def test_rows_are_copied_whole_from_any_address(tmp_path: Path) -> None:

@@ -4,20 +4,16 @@ What is special to it runs here: results that leave registers without a detour, 
 memory.
 """
 
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from kt.problems import LAYOUTS
-from kt.templates.lookup import BUILTIN
+from support.cpu_program import INCLUDE, needs_compiler, on_cpu, run_calls
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to run the headers on the CPU")
+pytestmark = needs_compiler
 
-INCLUDE = BUILTIN / "include" / "kt"
-DATA = Path(__file__).parent / "data"
 HEADERS = (
     "common.cuh", "convert.cuh", "workspace.cuh", "parking.cuh", "scheduler.cuh", "epilogue.cuh",
     "kernels/copy_rows.cuh", "kernels/mma_operand.cuh", "kernels/mma_fragment.cuh", "kernels/mma_epilogue.cuh",
@@ -34,15 +30,8 @@ def header(name: str) -> str:
 
 
 def run(calls: Sequence[str], folder: Path) -> None:
-    before, after = (DATA / "mma_on_cpu.h").read_text().split("// headers\n")
-    headers = "".join(header(name) for name in HEADERS)
-    main = "int main() {\n" + "\n".join(f"  {call};" for call in calls) + "\n}\n"
-    parts = (DATA / "block_on_cpu.h").read_text(), before, headers, (DATA / "gemm_on_cpu.h").read_text(), after, main
-    source, program = folder / "mma.cpp", folder / "mma"
-    source.write_text("".join(parts))
-    subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-o", program, source], check=True)
-    outcome = subprocess.run([program], capture_output=True, text=True, check=False)
-    assert (outcome.returncode, outcome.stdout) == (0, "")
+    before, after = on_cpu("mma").split("// headers\n")
+    run_calls([before, *map(header, HEADERS), on_cpu("gemm"), after], calls, folder)
 
 
 def calls(layout: str, tiles: str, load: int, held: bool, cases: Sequence[Case]) -> list[str]:

@@ -354,6 +354,19 @@ def two_winners(problem: Problem, values: Values) -> float:
     return float(bowl_at(**best)(problem, values))
 
 
+def found_late() -> Truth:
+    """As two winners; but the best of SQUARE is that of TALL, and stopped too early until that one has been seen."""
+    seen: set[Problem] = set()
+
+    def truth(problem: Problem, values: Values) -> float | Measurement:
+        seen.add(problem)
+        if problem == SQUARE and values == HIGH_BEST:
+            return 50.0 if TALL in seen else Measurement("ok", 400.0, None, 1)
+        return two_winners(problem, values)
+
+    return truth
+
+
 def test_every_shape_is_timed_with_the_kernels_of_the_others(bench: Bench) -> None:
     """The portfolio and the dispatch of a header rest on measurements."""
     bench.gpu.truth = two_winners
@@ -368,15 +381,7 @@ def test_every_shape_is_timed_with_the_kernels_of_the_others(bench: Bench) -> No
 
 def test_a_kernel_that_wins_elsewhere_may_win_here(bench: Bench) -> None:
     """In finals against what the search has found; the cache has it then. Here the search has stopped it too early."""
-    seen: set[Problem] = set()
-
-    def truth(problem: Problem, values: Values) -> float | Measurement:
-        seen.add(problem)
-        if problem == SQUARE and values == HIGH_BEST:
-            return 50.0 if TALL in seen else Measurement("ok", 400.0, None, 1)
-        return two_winners(problem, values)
-
-    bench.gpu.truth = truth
+    bench.gpu.truth = found_late()
     square, tall = bench.tune(SQUARE, TALL, peers=("cublas",)).shapes
     best = winner(square)
     assert best.config.as_dict() == HIGH_BEST
@@ -445,15 +450,7 @@ def test_a_search_that_goes_on_compares_times_of_one_clock(bench: Bench) -> None
 
 def test_a_winner_from_another_shape_keeps_its_screening(bench: Bench) -> None:
     """That of the comparison, in which it has challenged the winner."""
-    seen: set[Problem] = set()
-
-    def truth(problem: Problem, values: Values) -> float | Measurement:
-        seen.add(problem)
-        if problem == SQUARE and values == HIGH_BEST:
-            return 50.0 if TALL in seen else Measurement("ok", 400.0, None, 1)
-        return two_winners(problem, values)
-
-    bench.gpu = UnderLoad(truth)
+    bench.gpu = UnderLoad(found_late())
     best = winner(bench.tune(SQUARE, TALL).shapes[0])
     assert best.config.as_dict() == HIGH_BEST
     assert (best.measurement.time_us, best.measurement.screened_us) == (65.0, 50.0)
@@ -462,7 +459,6 @@ def test_a_winner_from_another_shape_keeps_its_screening(bench: Bench) -> None:
 
 def test_a_kernel_of_another_shape_does_not_win_by_the_median_of_cooler_rounds(bench: Bench) -> None:
     """One that has left the finals has lost there, whatever its median is."""
-    seen: set[Problem] = set()
 
     class Throttled(FakeGpu):
         def _refine(self, message: Refine) -> Any:
@@ -472,13 +468,7 @@ def test_a_kernel_of_another_shape_does_not_win_by_the_median_of_cooler_rounds(b
             order = sorted(reply.measurements, key=lambda name: _values(name) != WIDE_BEST)
             return RefineReply({name: reply.measurements[name] for name in order}, (), {})
 
-    def truth(problem: Problem, values: Values) -> float | Measurement:
-        seen.add(problem)
-        if problem == SQUARE and values == HIGH_BEST:
-            return 50.0 if TALL in seen else Measurement("ok", 400.0, None, 1)
-        return two_winners(problem, values)
-
-    bench.gpu = Throttled(truth)
+    bench.gpu = Throttled(found_late())
     square = bench.tune(SQUARE, TALL).shapes[0]
     assert len(bench.gpu.refined) == 3
     assert winner(square).config.as_dict() == WIDE_BEST
@@ -765,15 +755,10 @@ def test_a_default_that_has_left_the_finals_says_nothing_by_a_better_median(benc
 
 def test_a_default_that_is_beaten_by_another_shapes_kernel_is_timed_beside_it(bench: Bench) -> None:
     """Where it had won before: then it is in the finals in which it loses."""
-    seen: set[Problem] = set()
-
-    def truth(problem: Problem, values: Values) -> float | Measurement:
-        seen.add(problem)
-        if problem == SQUARE and values == HIGH_BEST:
-            return 50.0 if TALL in seen else Measurement("ok", 400.0, None, 1)
-        return 60.0 if problem == SQUARE and values == bench.default else two_winners(problem, values)
-
-    bench.gpu.truth = truth
+    found = found_late()
+    bench.gpu.truth = lambda problem, values: (
+        60.0 if problem == SQUARE and values == bench.default else found(problem, values)
+    )
     best = winner(bench.tune(SQUARE, TALL).shapes[0])
     assert (best.measurement.time_us, best.default_us) == (50.0, 60.0)
 

@@ -3,19 +3,13 @@
 The headers themselves run, but for TMA and stream-K; copies arrive as late as they may.
 """
 
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
+from support.cpu_program import INCLUDE, needs_compiler, on_cpu, run_calls
 
-from kt.templates.lookup import BUILTIN
+pytestmark = needs_compiler
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to run the headers on the CPU")
-
-INCLUDE = BUILTIN / "include" / "kt"
-DATA = Path(__file__).parent / "data"
 HEADERS = (
     "common.cuh", "convert.cuh", "workspace.cuh", "scheduler.cuh", "epilogue.cuh",
     "kernels/turned_tile.cuh", "kernels/simt.cuh",
@@ -50,23 +44,17 @@ def call(
     along_k = (int(layout[0] == "n"), int(layout[1] == "t"))
     store = max(4 if dtype != "fp64" else 8, load)
     traits = (
-        f"kt::SimtTraits<{of_in}, {of_sum}, {of_sum}, {tile[0]}, {tile[1]}, {tile[2]}, {thread[0]}, {thread[1]},"
+        f"Tiles<kt::SimtTraits<{of_in}, {of_sum}, {of_sum}, {tile[0]}, {tile[1]}, {tile[2]}, {thread[0]}, {thread[1]},"
         f" {lanes_m}, {slices}, {stages}, {unroll}, kt::kRowsOuter, {along_k[0]}, {along_k[1]}, 0, 0, 0,"
-        f" {load}, {load}, {store}, {int(dtype != 'int8')}>"
+        f" {load}, {load}, {store}, {int(dtype != 'int8')}>>"
     )
     return f"run<{traits}, {along_k[0]}, {along_k[1]}>"
 
 
 def run(calls: Sequence[str], folder: Path) -> None:
-    text = (DATA / "block_on_cpu.h").read_text() + PTX
-    text += "".join((INCLUDE / name).read_text() for name in HEADERS) + (DATA / "simt_on_cpu.h").read_text()
-    text = text.replace(SHARED, "unsigned char* const shared_bytes = kt::shared;")
-    source = folder / "simt.cpp"
-    source.write_text(text + "int main() {\n" + "\n".join(f"  {call};" for call in calls) + "\n}\n")
-    program = folder / "simt"
-    subprocess.run(["g++", "-std=c++17", "-O0", "-w", "-o", program, source], check=True)
-    outcome = subprocess.run([program], capture_output=True, text=True, check=False)
-    assert (outcome.returncode, outcome.stdout) == (0, "")
+    headers = "".join((INCLUDE / name).read_text() for name in HEADERS)
+    headers = headers.replace(SHARED, "unsigned char* const shared_bytes = kt::shared;")
+    run_calls([PTX, headers, on_cpu("gemm"), on_cpu("simt")], calls, folder, "-O0")
 
 
 def test_slices_of_k(tmp_path: Path) -> None:

@@ -3,20 +3,16 @@
 Not only the arithmetic of indices but the kernel's own headers run; formats stand for their sizes.
 """
 
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from kt.problems import LAYOUTS
-from kt.templates.lookup import BUILTIN
+from support.cpu_program import INCLUDE, needs_compiler, on_cpu, run_calls
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to run the headers on the CPU")
+pytestmark = needs_compiler
 
-INCLUDE = BUILTIN / "include" / "kt"
-DATA = Path(__file__).parent / "data"
 HEADERS = (
     "common.cuh", "convert.cuh", "epilogue.cuh", "kernels/skinny_streamed.cuh", "kernels/skinny_held.cuh",
     "kernels/skinny_sums.cuh", "kernels/skinny.cuh", "kernels/skinny_stretch_source.cuh",
@@ -71,17 +67,10 @@ def call(dtype: str, layout: str, streamed_a: bool, load: int, choices: Mapping[
 
 
 def run(calls: Sequence[str], folder: Path) -> None:
-    text = (DATA / "block_on_cpu.h").read_text()
     read_only = (INCLUDE / "ptx" / "read_only.cuh").read_text()
     row = "namespace kt::ptx {\n" + read_only[read_only.index("// `BYTES` in a row") :]
-    text += row + "".join((INCLUDE / name).read_text() for name in HEADERS)
-    text += (DATA / "gemm_on_cpu.h").read_text() + (DATA / "skinny_on_cpu.h").read_text()
-    source = folder / "skinny.cpp"
-    source.write_text(text + "int main() {\n" + "\n".join(f"  {call};" for call in calls) + "\n}\n")
-    program = folder / "skinny"
-    subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-o", program, source], check=True)
-    outcome = subprocess.run([program], capture_output=True, text=True, check=False)
-    assert (outcome.returncode, outcome.stdout) == (0, "")
+    headers = [(INCLUDE / name).read_text() for name in HEADERS]
+    run_calls([row, *headers, on_cpu("gemm"), on_cpu("skinny")], calls, folder)
 
 
 # Each format in two of the layouts; the slow tests have the others.

@@ -1,17 +1,13 @@
 """Rows of B in classes, family wgmma: A's copy, what tensor maps show, and the sums that move, run on the CPU."""
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from kt import export
-from kt.templates.lookup import BUILTIN
+from support.cpu_program import INCLUDE, needs_compiler, on_cpu, run_calls
 
-INCLUDE = BUILTIN / "include" / "kt"
 ENCODER = Path(export.__file__).parent / "tensor_map_encoder.cuh"
-DATA = Path(__file__).parent / "data"
 HEADERS = (
     "common.cuh", "workspace.cuh", "kernels/copy_rows.cuh", "kernels/wgmma_classes.cuh", "kernels/copy_classes.cuh",
 )  # fmt: skip
@@ -19,19 +15,13 @@ HEADERS = (
 
 def run(calls: list[str], folder: Path) -> None:
     """The header's own `show_class` beside the kernels' headers: it says where the rows of a class begin."""
-    before, after = (DATA / "classes_on_cpu.h").read_text().split("// headers\n")
+    before, after = on_cpu("classes").split("// headers\n")
     encoder = ENCODER.read_text()
-    headers = "".join((INCLUDE / name).read_text() for name in HEADERS) + encoder[encoder.index("// Where every") :]
-    source = folder / "classes.cpp"
-    main = "int main() {\n" + "\n".join(f"  {call};" for call in calls) + "\n}\n"
-    source.write_text((DATA / "block_on_cpu.h").read_text() + before + headers + after + main)
-    program = folder / "classes"
-    subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-o", program, source], check=True)
-    outcome = subprocess.run([program], capture_output=True, text=True, check=False)
-    assert (outcome.returncode, outcome.stdout) == (0, "")
+    headers = [*((INCLUDE / name).read_text() for name in HEADERS), encoder[encoder.index("// Where every") :]]
+    run_calls([on_cpu("wide_loads"), before, *headers, after], calls, folder)
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to run the headers on the CPU")
+@needs_compiler
 @pytest.mark.parametrize("counts", [(2, 4), pytest.param((8,), marks=pytest.mark.slow)])  # the space has no eight
 def test_sums_of_classes_are_those_of_the_product(counts: tuple[int, ...], tmp_path: Path) -> None:
     """Either order of rows, bases off multiples of 16 bytes, NaN wherever nothing is."""

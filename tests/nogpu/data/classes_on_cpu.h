@@ -1,12 +1,5 @@
 // Runs, on the CPU, what multiplies a B whose rows are read in classes: the copy of A, what tensor maps show of B, and the
 // sums of a warp that move between classes. Elements are floats' upper halves; what no product may use is NaN.
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
-template <class T>
-inline T __ldg(const T* global) {
-  cpu::check_read(global, sizeof(T), sizeof(T));
-  return *global;
-}
 inline float __shfl_sync(unsigned, float value, int from) {
   return float(cpu::meet_warp({value})[cpu::running / 32 * 32 + unsigned(from)][0]);
 }
@@ -17,8 +10,6 @@ namespace kt {
 struct TensorMap {};
 }
 namespace kt::ptx {
-inline unsigned long long cache_policy(bool) { return 0; }
-inline uint4 load_by_policy(const void* global, unsigned long long) { return __ldg(static_cast<const uint4*>(global)); }
 inline void prefetch(const TensorMap&) {}
 }  // namespace kt::ptx
 // headers

@@ -1,18 +1,7 @@
 // Runs the copies of operands thread by thread, compares the copy with its source, and checks each read.
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
-template <class T>
-inline T __ldg(const T* global) {
-  cpu::check_read(global, sizeof(T), sizeof(T));
-  return *global;
-}
 #undef __shared__
 #define __shared__ static  // one block at a time
 
-namespace kt::ptx {
-inline unsigned long long cache_policy(bool) { return 0; }
-inline uint4 load_by_policy(const void* global, unsigned long long) { return __ldg(static_cast<const uint4*>(global)); }
-}  // namespace kt::ptx
 namespace kt {
 struct Operand64 { static constexpr int kRows = 64, kRowBytes = 128, kPanelBytes = 64 * 128; };
 }  // namespace kt
