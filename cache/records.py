@@ -7,12 +7,13 @@ from kt.devices.device import DeviceIdentity
 from kt.problems import Problem
 from kt.search_spaces.space import Config, Launch
 
-__all__ = ["STATUSES", "BestConfig", "CacheKey", "Measurement", "Status"]
+__all__ = ["NEVER_RAN", "STATUSES", "BestConfig", "CacheKey", "Measurement", "Status"]
 
 Status = Literal[
     "ok", "pruned", "compile_error", "launch_error", "wrong_result", "timeout", "crashed", "out_of_memory"
 ]  # fmt: skip
 STATUSES: tuple[str, ...] = get_args(Status)
+NEVER_RAN = frozenset({"pruned", "compile_error"})  # outcomes that cost the GPU nothing
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,16 @@ class Measurement:
     spill_bytes: int | None = None
     smem_bytes: int | None = None
     screened_us: float | None = None
+
+    @property
+    def never_ran(self) -> bool:
+        """It was left out before any launch."""
+        return self.status in NEVER_RAN
+
+    @property
+    def failed(self) -> bool:
+        """It ran on the GPU, or was to, and was wrong or did not end well."""
+        return self.status != "ok" and not self.never_ran
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ from kt.search_spaces.space import Config, SearchSpace
 
 __all__ = ["collect", "collect_few"]
 
-_NO_FAILURES = ("ok", "pruned", "compile_error")  # nothing ran, or it was right
-
 
 def collect(
     winners: Iterable[BestConfig],
@@ -134,7 +132,7 @@ def _measured(result: Contents, searches: Iterable[Search]) -> list[dict[str, fl
         of_shape = at_the_winners_clock(best, found.get(best.key, {}))
         lower = lower_clock(best.measurement, of_shape)
         tried = {config: us for config, one in of_shape.items() if (us := counting(one, lower)) is not None}
-        failed = [config for config, one in of_shape.items() if one.status not in _NO_FAILURES]
+        failed = [config for config, one in of_shape.items() if one.failed]
         result.failed |= {(index, Config(config.family, config.parameters)) for config in failed}
         tried[best.config] = best.measurement.time_us or 0.0
         result.configs |= {config.identity: config for config in tried}

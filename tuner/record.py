@@ -12,7 +12,7 @@ from kt.devices.roofline import floor_us
 from kt.errors import CacheError
 from kt.tuner.causes import Causes
 from kt.tuner.pruning import resources
-from kt.tuner.shape_run import NEVER_RAN, ShapeRun, Trial
+from kt.tuner.shape_run import ShapeRun, Trial
 from kt.tuner.winner import edge, lost_by
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Recorder:
     def compared(self, key: CacheKey, config: Config, source: str, measurement: Measurement) -> None:
         """A kernel of another shape's winner ran on this one. What does not compile or fit is no news, what fails is: a
         header might take it for shapes like this one."""
-        if measurement.status not in NEVER_RAN:
+        if not measurement.never_ran:
             self._count(measurement)
             self._write(lambda store: store.put_measurement(key, config, source, measurement))
 
@@ -142,7 +142,7 @@ class Recorder:
 
     def _count(self, measurement: Measurement) -> None:
         """Failures on the GPU; compile errors are counted where they arise."""
-        if measurement.status != "ok" and measurement.status not in NEVER_RAN:
+        if measurement.failed:
             self.failures.add(f"{measurement.status}: {measurement.detail}".rstrip(": "))
 
     def _write(self, action: Callable[[Store], None]) -> None:

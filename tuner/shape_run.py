@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from kt.cache.records import NEVER_RAN
 from kt.errors import KtError
 from kt.search_spaces.launch import resolve
 from kt.tuner.launched import launched_digest
@@ -27,13 +28,10 @@ if TYPE_CHECKING:
     from kt.tuner.messages import Binary
     from kt.tuner.strategies import Search
 
-__all__ = ["NEVER_RAN", "ShapeFailed", "ShapeRun", "Trial"]
+__all__ = ["ShapeFailed", "ShapeRun", "Trial"]
 
 # Outcomes of an earlier run that hold for this one too. What ran out of time or memory or died is tried again.
 LASTING = frozenset({"ok", "wrong_result", "launch_error"})
-# Outcomes that cost the GPU nothing. They are made again, from kept binaries, and a limit does not count them again:
-# else one run after the other would end over the same ones.
-NEVER_RAN = frozenset({"pruned", "compile_error"})
 ENOUGH_ALIKE = 16  # candidates that all failed on the GPU in one way, after which no other is tried
 
 
@@ -190,7 +188,7 @@ class ShapeRun:
 
     def _take(self, trial: Trial, measurement: Measurement) -> None:
         trial.measurement = measurement
-        if measurement.status not in NEVER_RAN:
+        if not measurement.never_ran:
             self._on_gpu[measurement.status] += 1
         if trial.time_us is not None:
             self.best_us = min(self.best_us or trial.time_us, trial.time_us)
@@ -219,7 +217,9 @@ class ShapeRun:
             self.trials[trial.number] = trial
             self._take(trial, earlier)
             return
-        again = earlier is not None and earlier.status in NEVER_RAN
+        # What never ran is made again, from kept binaries, and a limit does not count it again: else one run after the
+        # other would end over the same ones.
+        again = earlier is not None and earlier.never_ran
         if self._full and not again:
             self.cut_short = True
             return
@@ -267,7 +267,7 @@ class ShapeRun:
         details = [trial.measurement.detail for trial in self.trials.values() if trial.measurement]
         example = next((detail for detail in details if detail), "")
         tail = f"; for example: {example}" if example else ""
-        if statuses.keys() - {"pruned", "compile_error"} == {"wrong_result"}:
+        if statuses.keys() - NEVER_RAN == {"wrong_result"}:
             count = statuses["wrong_result"]
             return f"all {count} candidates that ran differ from the reference, so the reference is suspect{tail}"
         counted = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
