@@ -56,6 +56,11 @@ LIMIT = 400
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     device, space = select_device(options.device), builtin(options.family)
+    offered = {**space.parameters, **space.runtime}
+    for name, value in options.only:
+        if value not in offered.get(name, ()):
+            print(f"--only {name}={value}: family {space.family} does not offer it", file=sys.stderr)
+            return 2
     runs = sample(space, device, options.limit, options.seed, raw=options.raw, only=dict(options.only))
     print(f"{len(runs)} configurations of {space.family} for {device.name}", flush=True)
     with _cubins(options.cubins) as folder, CompilePool(options.jobs, CubinCache(folder), 120.0) as pool:

@@ -29,6 +29,14 @@ def test_the_script_compiles_its_sample_for_a_gpu_that_is_not_here(tmp_path: Pat
     assert done.stdout == "4 configurations of simt for NVIDIA H200\n"
 
 
+@pytest.mark.parametrize("only", ["hold_b=2", "slices_k=1"])
+def test_a_choice_that_the_family_does_not_offer_is_told(only: str) -> None:
+    command = [sys.executable, str(SCRIPT), "--family", "mma", "--device", "model:h200", "--only", only, "--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"--only {only}: family mma does not offer it\n"
+
+
 PROBLEMS = [
     *(aligned(formats, "tn", (8, 16, 8), 32, 48, 16) for formats in formats_of(tuple(DTYPES))),
     Formats("bf16", "fp32", "bf16").problem(17, 5, 33, "tt", beta=2.0, alpha=-1.0, base_alignment=2),
