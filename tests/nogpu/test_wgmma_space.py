@@ -19,7 +19,7 @@ SUITES = [
 ]
 # Each adds kernels that the others have no use for: few rows, few columns, small, deep and large ones.
 SHAPES = [(4096, 4096, 4096), (64, 7168, 8192), (256, 256, 256), (1024, 512, 13472), (16, 1000000, 16), (8200, 48, 2560)]
-MOST_KERNELS = 900  # 0.07 s each on 16 threads: a minute
+MOST_KERNELS = 900  # 0.06 s each on 16 threads: less than a minute
 # A tie, 0.1% behind the next one: two blocks of 64 rows that share what they load of B.
 TIED = ("bf16", 8457, 35, 2560)
 
@@ -28,7 +28,7 @@ def wgmma() -> SearchSpace:
     return next(space for space in builtin_spaces() if space.family == "wgmma")
 
 
-@pytest.mark.parametrize(("dtype", "layout"), [("bf16", "nt"), ("bf16", "nn"), ("int8", "nt"), ("fp8_e4m3", "nt")])
+@pytest.mark.parametrize(("dtype", "layout"), [("bf16", "nt"), ("bf16", "nn"), ("int8", "nt"), ("tf32", "nn")])
 def test_all_kernels_of_a_dtype_and_layout_compile_within_a_minute(dtype: str, layout: str) -> None:
     space, device = wgmma(), modelled("h200")
     kernels: set[tuple[object, ...]] = set()
