@@ -18,7 +18,10 @@ SUITES = [
     for suite in ("bf16-b1f4ecd", "fp16-b1f4ecd", "bf16-361ec58", "fp16-361ec58", "tf32-361ec58", "int8-361ec58")
 ]
 # Each adds kernels that the others have no use for: few rows, few columns, small, deep and large ones.
-SHAPES = [(4096, 4096, 4096), (64, 7168, 8192), (256, 256, 256), (1024, 512, 13472), (16, 1000000, 16), (8200, 48, 2560)]
+SHAPES = [
+    (4096, 4096, 4096), (64, 7168, 8192), (256, 256, 256), (1024, 512, 13472), (16, 1000000, 16), (8200, 48, 2560)
+]  # fmt: skip
+FIELDS = ("m", "n", "k", "dtype", "layout", "accumulator", "out_dtype")
 MOST_KERNELS = 900  # 0.06 s each on 16 threads: less than a minute
 # A tie, 0.1% behind the next one: two blocks of 64 rows that share what they load of B.
 TIED = ("bf16", 8457, 35, 2560)
@@ -45,8 +48,7 @@ def test_what_has_won_is_still_offered(table: Path) -> None:
     won = [row for row in json.loads(table.read_text())["rows"] if row["family"] == "wgmma"]
     lost = []
     for row in won:
-        fields = row["problem"]
-        problem = Problem(**{name: fields[name] for name in ("m", "n", "k", "dtype", "layout", "accumulator", "out_dtype")})
+        problem = Problem(**{name: row["problem"][name] for name in FIELDS})
         chosen = {**space.default, **row["config"]["parameters"], **row["config"]["runtime"]}
         known = all(value in space.parameters[name] for name, value in chosen.items() if name in space.parameters)
         if not known or violated(space, space.config(chosen), {**device.names(), **problem.names()}):
