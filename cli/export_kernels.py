@@ -91,7 +91,7 @@ def kernels_header(
         known = collect(bests, made.spaces, searches, ranged)
     else:
         compiled = FormsCompiled(made.template_dirs, made.cache_dir)
-        admits = compiled if _has_compiler() else None
+        admits = compiled if _has_compiler(quiet=made.quiet) else None
         known, found = collect_few(
             bests, made.spaces, searches, ranged, most=few.most, within=few.within, admits=admits
         )
@@ -102,14 +102,15 @@ def kernels_header(
     return kernel_header(known, template_dirs=made.template_dirs, namespace=namespace)
 
 
-def _has_compiler() -> bool:
+def _has_compiler(*, quiet: bool) -> bool:
     """Kernels of several forms are compiled before they are taken; without a compiler there are none, which is told."""
     from kt.tuner.toolchain import toolchain
 
     try:
         toolchain()
     except CompilerUnavailable as error:
-        note(f"each kernel has one layout, for those of several are compiled first: {error}")
+        if not quiet:
+            note(f"each kernel has one layout, for those of several are compiled first: {error}")
         return False
     return True
 

@@ -1,7 +1,7 @@
 """One kernel of several forms: for every layout, and for rows of C whether they are aligned or not.
 
-A family says of which signatures it can have that by a derived quantity. What is launched for each of them is as for the
-kernel of that signature alone; the kernel's code is there once.
+A family says of which signatures it can have that by a derived quantity. What is launched for each of them is as for
+the kernel of that signature alone; the kernel's code is there once.
 """
 
 from __future__ import annotations

@@ -208,8 +208,7 @@ class _Offers:
     def matrix(self) -> list[dict[int, float]]:
         """For each kernel and shape the logarithm of how many times as long as the winner it takes."""
         return [
-            {index: math.log(self._ratio(index, offer[0])) for index, (offer, _) in best.items()}
-            for best in self._best
+            {index: math.log(self._ratio(index, offer[0])) for index, (offer, _) in best.items()} for best in self._best
         ]
 
     def fewest(self, part: Sequence[int], ratio: float) -> list[int]:
@@ -266,7 +265,9 @@ class _Offers:
     def _has_room(self, kernel: Kernel, device: DeviceIdentity) -> bool:
         """Whether a block's shared memory suffices for each form."""
         most = self._devices[device].smem_per_block_optin
-        needs = (most_smem(kernel.space, kernel.config, kernel.forms, kernel.arch, rule) for rule in kernel.space.launches)
+        needs = (
+            most_smem(kernel.space, kernel.config, kernel.forms, kernel.arch, rule) for rule in kernel.space.launches
+        )
         return all((one or 0) <= most for one in needs)
 
     def _rendered(self, members: Sequence[int]) -> Iterator[tuple[SearchSpace, Config, Signature]]:
@@ -287,11 +288,13 @@ class _Offers:
         yield from (self._known.configs[identity] for index in members for identity in self._times[index])
 
     def _offer(self, kernel: Kernel, index: int) -> tuple[Offer, Kernel] | None:
-        """The least time of the kernel on a shape, in which of its forms: of each that of a kernel of this form alone."""
+        """The least time of the kernel on a shape, and in which form: of each that of a kernel of it alone."""
         layout = self._known.winners[index].key.problem.layout
         found: list[tuple[Offer, Kernel]] = []
         for form in kernel.forms or (kernel.signature,):
-            offer = self._time_alone(replace(kernel, signature=form, forms=()), index) if form.layout == layout else None
+            offer = (
+                self._time_alone(replace(kernel, signature=form, forms=()), index) if form.layout == layout else None
+            )
             if offer is not None:
                 time_us, runtime, source = offer
                 source = "alike" if kernel.forms and source == "measured" else source
@@ -408,7 +411,7 @@ def _entry(served: Served) -> BestConfig:
     """The winner of a shape as it is served: the table says what is launched."""
     winner, kernel = served.winner, served.kernel
     config = Config(kernel.config.family, kernel.config.parameters, served.runtime)
-    if config.identity == winner.config.identity:
+    if config.identity == winner.config.identity and not kernel.forms:
         return winner
     launches = launches_of(kernel, served.runtime, winner.key.problem, known_device(winner.key.device))
     assert launches is not None

@@ -134,7 +134,7 @@ def winners() -> list[BestConfig]:
 
 
 def in_every_layout() -> list[BestConfig]:
-    """What one kernel of several forms serves: every layout, C aligned and not, copies and none, split-K and stream-K."""
+    """What one kernel of several forms serves: every layout, C aligned or not, copies, slices of k, shared steps."""
     shared: dict[str, int | str] = {"tile_n": 128, "stages": 5, "schedule": "pingpong"}
     chosen = []
     for number, layout in enumerate(LAYOUTS):
@@ -327,7 +327,7 @@ def test_plans_of_one_kernel_for_every_layout_are_those_of_python(tmp_path: Path
 
 
 def test_a_launch_of_a_kernel_of_several_forms_has_room_for_each() -> None:
-    """The block's shared memory is that of the form which takes most; all else is as of a kernel for that form alone."""
+    """Shared memory is that of the form which takes most; all else is as of a kernel for that form alone."""
     listed = in_every_layout()
     known, _ = collect_few(listed, SPACES, most=1, admits=lambda _: True)
     most = set()

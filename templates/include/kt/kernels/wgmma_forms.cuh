@@ -54,6 +54,7 @@ template <class Store, class... More, class... Each>
 struct WgmmaShares<WgmmaForms<Store, More...>, WgmmaForms<Each...>> : Store {
   using Loops = WgmmaForms<Each...>;
   static constexpr bool kShares = true;
+  static constexpr bool kSlicesAreBatches = true;
   using Stores = WgmmaForms<Store, More...>;
   using LoadA = WgmmaLoad<(Each::A_K_MAJOR || ...), (!Each::A_K_MAJOR || ...), Store::LOADED_M, Store::BLOCK_K,
                           int(sizeof(typename Store::TIn)), Store::CLUSTER_N>;
