@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kt.cache.records import BestConfig
-    from kt.export.contents import Contents, Search
+    from kt.export.contents import Contents, Search, Source
     from kt.export.kernels import Kernel
     from kt.export.portfolio import Portfolio
     from kt.problems.ranges import RangedShape
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Few", "Making", "few_kernels", "kernels_header"]
 
 # How a time is known, in words.
-_SOURCES = {
+_SOURCES: dict[Source, str] = {
     "measured": "measured",
     "alike": "measured of a kernel of that layout alone",
     "expected": "expected",

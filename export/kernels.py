@@ -34,6 +34,7 @@ class Kernel:
         arch: target that it is rendered for, e.g. "sm_90a".
         least, most: compute capabilities, e.g. 90.
         forms: signatures that its code is compiled for, `signature` among them; none if that is the only one.
+        lenient: it may be given what a search would not try it for, as one of few.
     """
 
     space: SearchSpace
@@ -43,6 +44,7 @@ class Kernel:
     least: int
     most: int
     forms: tuple[Signature, ...] = ()
+    lenient: bool = False
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -58,6 +60,11 @@ class Kernel:
     def rendered(self) -> Signature:
         """What the source is rendered for."""
         return self.forms[0] if self.forms else self.signature
+
+    @property
+    def searching(self) -> int:
+        """As the expressions of a space name it."""
+        return 0 if self.lenient else 1
 
     def of_form(self, form: Signature) -> Kernel:
         """The same code for another of its forms."""

@@ -174,6 +174,7 @@ class _Terms(Mapping[str, Term]):
         self._derived, self._where = derived, where
         given = signature_names(kernel.signature, kernel.arch) | dict(kernel.config.parameters)
         self._terms: dict[str, Term] = {name: known(value) for name, value in given.items()}
+        self._terms["searching"] = known(kernel.searching)
         if kernel.capability:
             self._terms["device.compute_capability"] = known(kernel.capability)
         self._sources = {name: f"sizes.{name}" for name in SIZES}

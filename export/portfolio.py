@@ -164,7 +164,8 @@ class _Offers:
     def leave_out(self, codes: AbstractSet[tuple[object, ...]]) -> None:
         """Offers these no more."""
         kept = [number for number, kernel in enumerate(self._kernels) if kernel.code not in codes]
-        self._kernels, self._best = ([every[number] for number in kept] for every in (self._kernels, self._best))
+        self._kernels = [self._kernels[number] for number in kept]
+        self._best = [self._best[number] for number in kept]
 
     def narrowed(self, chosen: Sequence[int]) -> list[int]:
         """The same choice, but a kernel of several forms is one of the only form that any shape takes of it."""
@@ -229,10 +230,10 @@ class _Offers:
             (time_us, runtime, source), kernel = self._best[number][index]
             source = "predicted" if winner.measurement.predicted else source
             return Served(winner, kernel, runtime, time_us, source)
-        kernel = generic(tuple(self._known.spaces.values()), winner.key.problem.signature)
-        if kernel is None:
+        slow = generic(tuple(self._known.spaces.values()), winner.key.problem.signature)
+        if slow is None:
             raise NoValidConfiguration(f"no generic kernel serves {winner.key.problem.label}", hint="take more kernels")
-        return Served(winner, kernel, kernel.config.runtime, ABSENT * self._won(index), "expected", generic=True)
+        return Served(winner, slow, slow.config.runtime, ABSENT * self._won(index), "expected", generic=True)
 
     def _server(self, index: int, chosen: Sequence[int]) -> int | None:
         """Which of the chosen serves a shape in the least time."""
@@ -250,14 +251,14 @@ class _Offers:
         alignments that these have: what wins none of them may do well on many."""
         device = self._known.winners[members[0]].key.device
         for space, config, signature in self._rendered(members):
-            yield on_device(space, config, signature, device.compute_capability)
+            yield replace(on_device(space, config, signature, device.compute_capability), lenient=True)
 
     def _of_several_forms(self, members: Sequence[int]) -> Iterator[Kernel]:
         """The same for kernels of several forms, where the family has such."""
         device, known = self._known.winners[members[0]].key.device, set[tuple[object, ...]]()
         for space, config, signature in self._rendered(members):
-            kernel = on_device(space, config, signature, device.compute_capability)
-            kernel = replace(kernel, forms=forms_of(space, config, signature, kernel.arch))
+            alone = on_device(space, config, signature, device.compute_capability)
+            kernel = replace(alone, forms=forms_of(space, config, signature, alone.arch), lenient=True)
             if kernel.forms and kernel.code not in known and self._has_room(kernel, device):
                 known.add(kernel.code)
                 yield kernel.of_form(kernel.rendered)

@@ -44,7 +44,7 @@ def launches_of(
     if any(problem.alignment(name) < aligned[f"align_{name}"] for name in "abc"):
         return None
     config = Config(kernel.config.family, kernel.config.parameters, runtime)
-    names = {**device.names(), **problem.names(), **aligned}
+    names = {**device.names(), **problem.names(), **aligned, "searching": kernel.searching}
     try:
         if violated(kernel.space, config, names) is not None:
             return None
@@ -86,7 +86,7 @@ def names_of(
     """Every name of the kernel's space with its value; rows are as well aligned as the kernel takes them to be."""
     aligned = {f"align_{name}": getattr(kernel.signature, f"align_{name}") for name in "abc"}
     choices = dict((*kernel.config.parameters, *runtime))
-    return {**device.names(), **problem.names(), **aligned, **choices}
+    return {**device.names(), **problem.names(), **aligned, "searching": kernel.searching, **choices}
 
 
 def _addressable(one: TensorMap, problem: Problem) -> bool:
