@@ -12,11 +12,12 @@ from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources
 from kt.cli.export_forms import FormsCompiled
 from kt.devices.catalog import modelled
-from kt.export.collect import collect_few
+from kt.export.collect import collect, collect_few
+from kt.export.dispatch import pick
 from kt.export.forms import forms_of
 from kt.export.kernels import Kernel
 from kt.problems import LAYOUTS, Problem
-from kt.search_spaces.launch import resolve
+from kt.search_spaces.launch import resolve, violated
 from kt.search_spaces.loader import builtin_spaces
 from kt.search_spaces.space import Config
 from kt.tuner.messages import Binary
@@ -108,6 +109,21 @@ def test_what_is_refused_is_not_taken() -> None:
     assert all(not dict(one.kernel.config.parameters)["pack_a"] for one in found.served if one.kernel.forms)
     _, none = collect_few(tuned(), SPACES, most=1, admits=lambda _: False)
     assert not any(one.kernel.forms for one in none.served)
+
+
+def test_one_of_few_may_load_more_rows_than_there_are() -> None:
+    """A search does not try it; fewer than there are are loaded nowhere."""
+    chosen = config(tile_m=64, stages=8, consumers=1)
+    few = config(tile_m=64, stages=8, consumers=1, rows_loaded=32)
+    small, large = Problem(32, 4096, 4096, "bf16", "nt"), Problem(64, 4096, 4096, "bf16", "nt")
+    listed = [winner(small, few, 20.0), winner(large, chosen, 22.0)]
+    for problem, one in ((small, chosen), (large, few)):
+        assert violated(WGMMA, one, {**GPU.names(), **problem.names()}) is not None
+    known, found = collect_few(listed, SPACES, most=1)
+    assert [(one.generic, dict(one.kernel.config.parameters)["rows_loaded"]) for one in found.served] == [(False, 64)] * 2
+    assert pick(known, small, GPU).found == "exact"
+    whole = collect(listed[1:], SPACES)
+    assert pick(whole, small, GPU).found == "generic", "all kernels: each as a search would have it"
 
 
 def test_layouts_that_no_tuned_shape_has_get_candidates() -> None:
