@@ -159,10 +159,18 @@ def _measured(result: Contents, searches: Iterable[Search]) -> list[dict[str, fl
         tried = {config: us for config, one in of_shape.items() if (us := counting(one, lower)) is not None}
         failed = [config for config, one in of_shape.items() if one.failed]
         result.failed |= {(index, Config(config.family, config.parameters)) for config in failed}
+        for config, one in of_shape.items():
+            if config not in tried and one.time_us and not one.predicted:
+                _give_up(result, index, config, one.time_us)
         tried[best.config] = best.measurement.time_us or 0.0
         result.configs |= {config.identity: config for config in tried}
         times.append({config.identity: us for config, us in tried.items()})
     return times
+
+
+def _give_up(result: Contents, index: int, config: Config, time_us: float) -> None:
+    name = index, Config(config.family, config.parameters)
+    result.given_up[name] = min(time_us, result.given_up.get(name, time_us))
 
 
 def _add_generics(result: Contents) -> None:

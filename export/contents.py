@@ -95,6 +95,8 @@ class Contents:
         configs: those that were measured, by their identity.
         buckets: of sizes that vary at run time.
         failed: entries, each with a kernel that failed on its shape, or was wrong, with some run-time choices.
+        given_up: microseconds of what a search has given up on the shape of an entry before it was timed well, by entry
+            and kernel: of the quickest run-time choices.
     """
 
     winners: Sequence[BestConfig]
@@ -108,6 +110,7 @@ class Contents:
     configs: dict[str, Config] = field(default_factory=dict)
     buckets: list[BucketServed] = field(default_factory=list)
     failed: set[tuple[int, Config]] = field(default_factory=set)
+    given_up: dict[tuple[int, Config], float] = field(default_factory=dict)
 
     def may_fail(self, config: Config, entry: int) -> bool:
         """Whether the kernel of a configuration that was not measured on the shape of an entry has failed there."""

@@ -28,9 +28,11 @@ __all__ = [
     "Point",
     "cost_rules",
     "costs_of",
+    "doubt",
     "expected",
     "point_at",
     "traffic_rate",
+    "unlikeness",
 ]
 
 # Of what a block does besides its steps, in values of k; and of a launch. Fitted to measurements of the suite in seven

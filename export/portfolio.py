@@ -17,7 +17,7 @@ from kt.devices.device import DeviceIdentity
 from kt.errors import NoValidConfiguration
 from kt.export.contents import Contents, Source, formats_of, known_device, narrowing
 from kt.export.covering import best_of, cheapest_alike, smallest_cover
-from kt.export.expected_time import Costs, Point, costs_of_each, expected
+from kt.export.expected_time import Costs, Point, costs_of_each, doubt, expected, unlikeness
 from kt.export.forms import forms_of, most_smem
 from kt.export.kernels import Kernel, generic, on_device
 from kt.export.runnable import launches_of, names_of, never_runs
@@ -28,7 +28,16 @@ from kt.search_spaces.copies import COPYING, copying_for, without_copies
 from kt.search_spaces.names import Names
 from kt.search_spaces.space import Config, SearchSpace, Value
 
-__all__ = ["Admits", "Portfolio", "Served", "portfolio"]
+__all__ = ["IDLE_COPY_US", "SEVERAL_FORMS", "UNTRIED", "Admits", "Portfolio", "Served", "portfolio"]
+
+# Least time of what was not timed on a shape, in the winner's, for shapes just like those where it was: the search has
+# not tried it, and of many kernels those are taken whose time is underestimated.
+UNTRIED = 1.08
+
+# What a kernel takes longer that may copy operands and has none to copy than one that cannot: a part, and at most so
+# much; and, in times, one of several forms than one of that form alone. By what few kernels took on an H200.
+IDLE_COPY, IDLE_COPY_US = 0.125, 0.8
+SEVERAL_FORMS = 1.02
 
 Runtime = tuple[tuple[str, Value], ...]
 Offer = tuple[float, Runtime, Source]  # microseconds, with which run-time choices, and how that is known
@@ -298,7 +307,8 @@ class _Offers:
             )
             if offer is not None:
                 time_us, runtime, source = offer
-                source = "alike" if kernel.forms and source == "measured" else source
+                if kernel.forms:
+                    time_us, source = time_us * SEVERAL_FORMS, "alike" if source == "measured" else source
                 found.append(((time_us, runtime, source), kernel.of_form(form)))
         return min(found, key=lambda one: one[0][0], default=None)
 
@@ -326,8 +336,9 @@ class _Offers:
         choices = self._choices(kernel, index)
         for runtime, time_us in sorted(choices.items(), key=lambda choice: choice[1]):
             if self._can_run(kernel, runtime, index):
-                scale = narrowing(kernel, problem)
-                return (time_us, runtime, "measured") if own else (time_us * scale, runtime, "expected")
+                if own and not self._is_idle(kernel, index):
+                    return time_us, runtime, "measured"
+                return self._with_idle(kernel, index, time_us * narrowing(kernel, problem)), runtime, "expected"
         return None
 
     def _expected_time(self, kernel: Kernel, index: int) -> Offer | None:
@@ -346,12 +357,33 @@ class _Offers:
         alike: dict[Costs, list[Runtime]] = {}
         for costs, runtime in zip(costs_of_each(self._known.cost_rules[family], names, others), others, strict=True):
             alike.setdefault(costs, []).append(runtime)
-        times = [(*expected(points, costs, traffic), runtimes) for costs, runtimes in alike.items()]
-        for ps, entry, runtimes in sorted(times, key=lambda one: one[0]):
-            for runtime in (one for one in runtimes if self._can_run(kernel, one, index)):
+        times = [(*expected(points, costs, traffic), costs) for costs in alike]
+        for ps, entry, costs in sorted(times, key=lambda one: one[0]):
+            for runtime in (one for one in alike[costs] if self._can_run(kernel, one, index)):
                 behind = self._known.winners[entry].measurement.predicted
-                return ps / 1e6, runtime, "predicted" if behind else "expected"
+                time_us = max(ps / 1e6, self._least_us(kernel, index, points, costs))
+                time_us = self._with_idle(kernel, index, time_us)
+                return time_us, runtime, "predicted" if behind else "expected"
         return None
+
+    def _least_us(self, kernel: Kernel, index: int, points: Sequence[Point], costs: Costs) -> float:
+        """What was not timed on a shape is slower than the winner, the more the less alike the shapes are on which it
+        was; and no faster than what was given up there of the kernel, with other run-time choices."""
+        given_up = self._known.given_up.get((index, self._parameters_measured(kernel, index)), 0.0)
+        least = min(unlikeness(point, costs) for point in points)
+        return max(UNTRIED * self._won(index) * doubt(least), given_up)
+
+    def _with_idle(self, kernel: Kernel, index: int, time_us: float) -> float:
+        """The time of a kernel of which that without copies is known."""
+        return time_us + min(IDLE_COPY * time_us, IDLE_COPY_US) if self._is_idle(kernel, index) else time_us
+
+    def _is_idle(self, kernel: Kernel, index: int) -> bool:
+        """Whether it may copy operands, has none to copy on a shape, and is known by its like that never does."""
+        return self._as_measured(kernel, index).parameters != kernel.config.parameters
+
+    def _parameters_measured(self, kernel: Kernel, index: int) -> Config:
+        config = self._as_measured(kernel, index)
+        return Config(config.family, config.parameters)
 
     def _can_run(self, kernel: Kernel, runtime: Runtime, index: int) -> bool:
         key = self._known.winners[index].key
