@@ -28,16 +28,16 @@ from kt.search_spaces.copies import COPYING, copying_for, without_copies
 from kt.search_spaces.names import Names
 from kt.search_spaces.space import Config, SearchSpace, Value
 
-__all__ = ["IDLE_COPY_US", "SEVERAL_FORMS", "UNTRIED", "Admits", "Portfolio", "Served", "portfolio"]
+__all__ = ["IDLE_COPY", "SEVERAL_FORMS", "UNTRIED", "Admits", "Portfolio", "Served", "portfolio"]
 
 # Least time of what was not timed on a shape, in the winner's, for shapes just like those where it was: the search has
 # not tried it, and of many kernels those are taken whose time is underestimated.
 UNTRIED = 1.08
 
-# What a kernel takes longer that may copy operands and has none to copy than one that cannot: a part, and at most so
-# much; and, in times, one of several forms than one of that form alone. By what few kernels took on an H200.
-IDLE_COPY, IDLE_COPY_US = 0.125, 0.8
-SEVERAL_FORMS = 1.02
+# By which part, and at most by how many microseconds, a kernel takes longer that may copy operands and has none to copy
+# than one that cannot; and one of several forms than one of that form alone. By what few kernels took on an H200.
+IDLE_COPY = 0.125, 0.8
+SEVERAL_FORMS = 0.04, 1.0
 
 Runtime = tuple[tuple[str, Value], ...]
 Offer = tuple[float, Runtime, Source]  # microseconds, with which run-time choices, and how that is known
@@ -308,7 +308,7 @@ class _Offers:
             if offer is not None:
                 time_us, runtime, source = offer
                 if kernel.forms:
-                    time_us, source = time_us * SEVERAL_FORMS, "alike" if source == "measured" else source
+                    time_us, source = _longer(time_us, *SEVERAL_FORMS), "alike" if source == "measured" else source
                 found.append(((time_us, runtime, source), kernel.of_form(form)))
         return min(found, key=lambda one: one[0][0], default=None)
 
@@ -375,7 +375,7 @@ class _Offers:
 
     def _with_idle(self, kernel: Kernel, index: int, time_us: float) -> float:
         """The time of a kernel of which that without copies is known."""
-        return time_us + min(IDLE_COPY * time_us, IDLE_COPY_US) if self._is_idle(kernel, index) else time_us
+        return _longer(time_us, *IDLE_COPY) if self._is_idle(kernel, index) else time_us
 
     def _is_idle(self, kernel: Kernel, index: int) -> bool:
         """Whether it may copy operands, has none to copy on a shape, and is known by its like that never does."""
@@ -423,6 +423,10 @@ class _Offers:
                 for runtime, time_us in self._choices(kernel, index).items():
                     measured = Config(family, parameters, runtime)
                     yield self._known.point(kernel, measured, best.key.problem, time_us, index)
+
+
+def _longer(time_us: float, part: float, most_us: float) -> float:
+    return time_us + min(part * time_us, most_us)
 
 
 def _packed(space: SearchSpace, config: Config, signature: Signature) -> Config:

@@ -23,7 +23,7 @@ from kt.export.contents import NARROW, NARROW_STORES, Search, narrowing
 from kt.export.covering import best_of, cheapest_alike, smallest_cover
 from kt.export.expected_time import doubt
 from kt.export.kernels import on_device
-from kt.export.portfolio import IDLE_COPY_US, UNTRIED
+from kt.export.portfolio import IDLE_COPY, UNTRIED
 from kt.problems import Problem
 from kt.search_spaces.launch import resolve
 from kt.search_spaces.loader import builtin_spaces
@@ -246,7 +246,7 @@ def test_a_kernel_that_need_not_copy_serves_aligned_shapes() -> None:
     known, found = collect_few(listed, SPACES, elsewhere, most=1)
     assert found.kernels == 1
     assert found.served[1].kernel.config.parameters == wide_copied.parameters
-    times = [(240.0, "measured"), (204.0 + IDLE_COPY_US, "expected")]
+    times = [(240.0, "measured"), (204.0 + IDLE_COPY[1], "expected")]
     assert [(one.time_us, one.source) for one in found.served] == times
     launches = [[launch.kernel for launch in best.launches] for best in known.winners]
     assert launches == [["kt_gemm_copy_rows", "kt_gemm"], ["kt_gemm"]]
