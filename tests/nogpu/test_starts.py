@@ -143,7 +143,8 @@ def test_every_built_in_start_is_valid_somewhere(space: SearchSpace, start: Star
         (8, 8192, 64),
         (8, 96, 8192),
     )
-    problems = (Problem(m, n, k, dtype) for dtype in space.dtypes for m, n, k in extents)
+    problems = [Problem(m, n, k, dtype) for dtype in space.dtypes for m, n, k in extents]
+    problems += [Problem(4096, 4096, 4097, dtype, "nt") for dtype in space.dtypes]
     assert any(len(enumerate_space(narrow, {**H200.names(), **problem.names()})) for problem in problems)
 
 
