@@ -1,6 +1,6 @@
 """The simt family's kernel, run thread by thread on the CPU: right results, and no access outside the operands.
 
-The headers themselves run, but for TMA and stream-K; copies arrive as late as they may.
+The headers themselves run, but for TMA; copies arrive as late as they may.
 """
 
 import re
@@ -16,7 +16,6 @@ from kt.problems import Problem
 from kt.search_spaces.launch import derive
 from kt.search_spaces.space import Config
 from kt.templates.render import render
-
 from support.cpu_program import INCLUDE, needs_compiler, on_cpu, run_calls
 from support.family_compiles import builtin, valid
 
@@ -49,15 +48,20 @@ inline void store_shared(unsigned target, const T (&from)[COUNT]) {
   if (target % sizeof(from)) cpu::fail("misaligned write to shared memory");
   std::memcpy(shared + target, from, sizeof(from));
 }
-inline void store_release(unsigned*, unsigned) {}
-inline unsigned load_acquire(const unsigned*) { return 1; }
+inline void store_release(unsigned* flag, unsigned value) { *flag = value; }
+inline unsigned load_acquire(const unsigned* flag) {
+  cpu::yield();
+  return *flag;
+}
 }  // namespace kt::ptx
+template <class T> void __stcg(T* to, T value) { *to = value; }
+template <class T> T __ldcg(const T* from) { return *from; }
 """
 
 
 def call(
     dtype: str, layout: str, tile: tuple[int, int, int], thread: tuple[int, int], lanes_m: int, slices: int,
-    stages: int, unroll: int, load: int, vector: int = 0,
+    stages: int, unroll: int, load: int, vector: int = 0, *, stream: bool = False,
 ) -> str:  # fmt: skip
     """The call of `run` with the traits that templates/gemm/simt.cu.j2 makes; bytes are widened through registers.
 
@@ -68,7 +72,7 @@ def call(
     store = max(4 if dtype != "fp64" else 8, load)
     traits = (
         f"Tiles<kt::SimtTraits<{of_in}, {of_sum}, {of_sum}, {tile[0]}, {tile[1]}, {tile[2]}, {thread[0]}, {thread[1]},"
-        f" {lanes_m}, {slices}, {stages}, {unroll}, kt::kRowsOuter, {along_k[0]}, {along_k[1]}, 0, 0, 0,"
+        f" {lanes_m}, {slices}, {stages}, {unroll}, kt::kRowsOuter, {along_k[0]}, {along_k[1]}, {int(stream)}, 0, 0,"
         f" {vector or load}, {load}, {load}, {store}, {int(dtype != 'int8')}>>"
     )
     return f"run<{traits}, {along_k[0]}, {along_k[1]}>"
@@ -116,7 +120,7 @@ def test_operands_turned_in_registers(tmp_path: Path) -> None:
 
 def test_rows_that_begin_anywhere_are_loaded_wide(tmp_path: Path) -> None:
     """Shifted rows: chunks of two and four elements, one unit of a thread or several, further chunks of fewer and more
-    rows than threads; odd leading dimensions and operands that begin anywhere; k below a step, whole steps and others."""
+    rows than threads; odd leading dimensions, operands that begin anywhere; k below a step, whole steps and others."""
     four = call("fp32", "nt", (64, 64, 16), (8, 8), 8, 1, 2, 16, 4, 16)
     two = call("fp32", "nn", (64, 64, 8), (8, 8), 4, 1, 2, 8, 4, 16)
     passes = call("fp32", "tt", (16, 128, 16), (4, 8), 2, 1, 2, 16, 8, 16)  # more columns than threads
@@ -195,6 +199,21 @@ def units_of_eight_lanes(size: int, group: int, width: int, block_k: int, shifts
 
     stores = [(first, x) for first in range(0, 32, 8) for x in range(width)]
     return {len({place(first + lane, x) for lane in range(8)}) for first, x in stores}
+
+
+def test_stream_k_with_slices_of_k(tmp_path: Path) -> None:
+    """Five blocks share more tiles than blocks, and fewer; whole ones and ragged ones, which leave by shared memory."""
+    one = call("fp32", "nt", (32, 32, 16), (4, 4), 4, 1, 2, 16, 4, 16, stream=True)
+    two = call("fp32", "nt", (32, 32, 32), (8, 4), 4, 2, 3, 16, 4, stream=True)
+    four = call("fp32", "tn", (16, 32, 64), (4, 4), 4, 4, 2, 16, 16, stream=True)
+    run(
+        [
+            f"{one}(70, 67, 50, 1, 1, 1, 1, 0)", f"{two}(96, 64, 45, 1, 1, 0, 0, 0)",
+            f"{two}(70, 67, 97, 1, 1, 1, 1, 2)", f"{two}(33, 20, 230, 1, 1, 1, 0, 0)",
+            f"{four}(20, 64, 460, 1, 1, 0, 0, 0)", f"{four}(16, 32, 300, 2, 1, 4, 0, 1)",
+        ],
+        tmp_path,
+    )  # fmt: skip
 
 
 def test_tiles_of_48_and_96_columns(tmp_path: Path) -> None:

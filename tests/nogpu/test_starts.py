@@ -136,6 +136,7 @@ def test_every_built_in_start_is_valid_somewhere(space: SearchSpace, start: Star
     extents = (
         (rows, columns, 4096),
         (rows, 4096, 4096),
+        (rows, 32768, 4096),
         (4096, 4096, 4096),
         (4096, 4096, 64),
         (4096, 4100, 4096),
