@@ -63,7 +63,7 @@ def plan_depfile(
     check_target(depfile, cache_dir, read, option="--depfile")
     if os.path.realpath(depfile) == os.path.realpath(output):
         raise InputError(f"{depfile} is both the output and its depfile", hint="name another file with --depfile")
-    return DepfilePlan(depfile, render_depfile(target or output, _named(read)))
+    return DepfilePlan(depfile, render_depfile(output if target is None else target, _named(read)))
 
 
 def _named(read: Iterable[Path]) -> list[str]:

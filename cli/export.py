@@ -9,6 +9,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.given import tune_command
+from kt.cli.listing import listed
 from kt.cli.outcome import note, teller
 from kt.errors import InputError, ShapesMissing
 
@@ -197,7 +198,7 @@ def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], passe
     lacking = [problem for problem in problems if problem_digest(problem) not in found]
     if lacking:
         lines = [f"{len(lacking)} of {len(problems)} shapes have no winner to export"]
-        lines += [f"  {problem.label}" for problem in lacking]
+        lines += listed([problem.label for problem in lacking])
         raise ShapesMissing("\n".join(lines), hint=_way(passed_over))
 
 

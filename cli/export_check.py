@@ -6,6 +6,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from kt.cli.listing import listed
 from kt.errors import InputError, OutOfDate, ShapesMissing
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from kt.problems import Problem
 
 __all__ = ["check_asked", "check_file", "check_shapes"]
-
-LISTED = 20  # shapes that a message names
 
 
 def check_asked(formats: Sequence[str], output: str | None, *, with_shapes: bool, with_depfile: bool) -> None:
@@ -83,10 +82,8 @@ def check_file(path: str, text: str) -> None:
 
 def _listing(shapes: Sequence[Problem], known: dict[Problem, list[Entry]], what: str) -> str:
     """How many and which, each with what there is of it."""
-    lines = [f"{len(shapes)} {what}"]
-    lines += [f"  {problem.label}{_state(known[problem])}" for problem in shapes[:LISTED]]
-    lines += [f"  and {len(shapes) - LISTED} more"] if len(shapes) > LISTED else []
-    return "\n".join(lines)
+    labels = [f"{problem.label}{_state(known[problem])}" for problem in shapes]
+    return "\n".join([f"{len(shapes)} {what}", *listed(labels)])
 
 
 def _state(known: Sequence[Entry]) -> str:

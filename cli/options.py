@@ -35,7 +35,11 @@ __all__ = [
 ]
 
 MOST_JOBS = 256  # each takes some hundred MB; more of them than cores gain nothing
-NUMBERS = {"jobs": f"a whole number from 0 to {MOST_JOBS}", "seed": "a whole number, 0 or more"}  # wanted, in words
+NUMBERS = {  # wanted, in words
+    "jobs": f"a whole number from 0 to {MOST_JOBS}",
+    "max_kernels": "a whole number, 1 or more",
+    "seed": "a whole number, 0 or more",
+}
 
 
 class ProgressMode(StrEnum):

@@ -13,8 +13,10 @@ from kt.cli.printable import printable
 from kt.errors import InputError, KtError
 from kt.interrupts import ended_by, exit_code
 
-__all__ = ["Command", "complain", "end", "ending", "interrupted", "note", "teller", "words_of"]
+__all__ = ["Command", "UsageError", "complain", "end", "ending", "interrupted", "note", "teller", "words_of"]
 
+# What the option parser raises has no public name in all versions of Typer; it is the base of one that has.
+UsageError: type[typer.BadParameter] = typer.BadParameter.__base__  # type: ignore[assignment]
 _WORDS = "kt.words"
 
 
@@ -65,7 +67,21 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         ctx.meta[_WORDS] = list(args)
-        return super().parse_args(ctx, args)
+        try:
+            self._check_repeated(ctx, args)
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            error.ctx = error.ctx or ctx  # an option without its value does not say of which command
+            raise
+
+    def _check_repeated(self, ctx: Context, args: list[str]) -> None:
+        """Raises InputError if several spaces are named, of which the last one would count without a word."""
+        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        if [param.name for param in given].count("space") > 1:
+            raise InputError(
+                "--space is given twice, and a run has one search space",
+                hint="leave one of them out",
+            )
 
     def invoke(self, ctx: Context) -> Any:
         with ending(ctx):

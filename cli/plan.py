@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
+from kt.cli.listing import listed_by_cause
 from kt.cli.outcome import note, teller
 from kt.errors import CacheError, NoValidConfiguration
 
@@ -139,7 +140,7 @@ def _raise_failures(planned: Plan, compiled: CompiledPlan | None) -> None:
     causes |= {problem: error.message for problem, error in errors.items()}
     if causes:
         lines = [f"{len(causes)} of {len(planned.shapes)} shapes have no valid configuration"]
-        lines += [f"  {problem.label}: {cause}" for problem, cause in causes.items()]
+        lines += listed_by_cause((problem.label, cause) for problem, cause in causes.items())
         raise NoValidConfiguration("\n".join(lines))
 
 

@@ -89,7 +89,7 @@ def find_project_file() -> Path | None:
 
 def _is_file(path: Path) -> bool:
     try:
-        return path.is_file()
+        return path.is_file() or path.is_symlink()  # one that leads nowhere is told of, not passed over
     except OSError:  # a folder above that may not be searched is nobody's project here
         return False
 
@@ -110,12 +110,15 @@ def _parsed(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except RecursionError:
         raise InputError(f"{path}: lists and tables are nested too deep") from None
-    except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
+    except UnicodeDecodeError as error:
+        text = f"{path}: byte {error.object[error.start]:#04x} at {error.start} is not UTF-8"
+        raise InputError(text, hint="save the file as UTF-8") from None
+    except ValueError as error:  # not TOML, or a number of thousands of digits
         raise InputError(f"{path}: {error}") from error
 
 

@@ -10,6 +10,7 @@ import typer
 
 from kt.cli import options
 from kt.cli.given import tune_command
+from kt.cli.listing import listed
 from kt.cli.outcome import note, teller
 from kt.errors import InputError, KtError, OptionError, OutOfDate, ShapesMissing
 
@@ -108,16 +109,15 @@ def _one(selection: Selection, asked: str, tune: str) -> Entry:
         return chosen[0]
     if chosen:
         names = told_apart(entry.best.key.device for entry in chosen)
-        lines = [f"{asked} is the name of {len(chosen)} winners"]
-        lines += [f"  {entry.best.key.problem.label} on {names[entry.best.key.device]}" for entry in chosen[:LISTED]]
-        lines += [f"  and {len(chosen) - LISTED} more"] if len(chosen) > LISTED else []
-        raise InputError("\n".join(lines), hint="add words of the one that is meant, or --device")
+        labels = [f"{entry.best.key.problem.label} on {names[entry.best.key.device]}" for entry in chosen]
+        text = "\n".join([f"{asked} is the name of {len(chosen)} winners", *listed(labels, LISTED)])
+        raise InputError(text, hint="add words of the one that is meant, or --device")
     states = {entry.state: entry for entry in selection.passed_over}
     if "stale" in states:
         reason = states["stale"].reason
         raise OutOfDate(f"the winner for {asked} is stale: {reason}", hint=f"{tune} makes a new one")
-    listed = "`kt show-cache` lists the shapes, of whose names SHAPE is one or more whole words"
-    hint = "--predicted takes what only the model ranked" if "predicted" in states else listed
+    shapes = "`kt show-cache` lists the shapes, of whose names SHAPE is one or more whole words"
+    hint = "--predicted takes what only the model ranked" if "predicted" in states else shapes
     raise ShapesMissing(f"the cache has no winner for {asked}", hint=hint)
 
 

@@ -9,6 +9,7 @@ import typer
 from kt.cli import options
 from kt.cli.figures import plural
 from kt.cli.given import cache_option
+from kt.cli.listing import listed_by_cause
 from kt.cli.outcome import end, note, teller
 from kt.errors import BudgetEnded, CacheError, KtError, NoValidConfiguration
 from kt.interrupts import ended_by, exit_code
@@ -24,7 +25,6 @@ __all__ = ["gemm"]
 
 SCHEMA = "kt.tune/1"
 GO_ON = "the same command goes on from there, and gets further with a larger --budget"
-LISTED = 8  # shapes that a message names; the table and `--json` have all
 
 
 def gemm(
@@ -259,14 +259,5 @@ def _write_table(result: TuneResult, output: str | None, dependencies: DepfilePl
 
 def _listing(shapes: Sequence[ShapeResult], result: TuneResult, what: str) -> str:
     """How many and which, those with one cause together."""
-    by_cause: dict[str, list[str]] = {}
-    for shape in shapes:
-        by_cause.setdefault(shape.failure, []).append(shape.problem.label)
-    lines = [f"{len(shapes)} of {len(result.shapes)} shapes {what}"]
-    lines += [f"  {_some(labels)}: {cause}" for cause, labels in by_cause.items()]
-    return "\n".join(lines)
-
-
-def _some(labels: Sequence[str]) -> str:
-    more = f" and {len(labels) - LISTED} more" if len(labels) > LISTED else ""
-    return ", ".join(labels[:LISTED]) + more
+    causes = listed_by_cause((shape.problem.label, shape.failure) for shape in shapes)
+    return "\n".join([f"{len(shapes)} of {len(result.shapes)} shapes {what}", *causes])

@@ -8,13 +8,11 @@ import typer
 
 from kt.cli.options import NUMBERS
 from kt.cli.origin import source_of
-from kt.cli.outcome import complain, words_of
+from kt.cli.outcome import UsageError, complain, words_of
 from kt.errors import InputError
 
 __all__ = ["UsageError", "usage_failure"]
 
-# What the option parser raises has no public name in all versions of Typer; it is the base of one that has.
-UsageError: type[typer.BadParameter] = typer.BadParameter.__base__  # type: ignore[assignment]
 _PARSER_WORDS = "Value error, "
 _ENVIRONMENT = re.compile(r" \(env var: '\w+'\)")
 _FILE = re.compile(r"[^-].*\.ya?ml", re.IGNORECASE)

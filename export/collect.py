@@ -11,10 +11,11 @@ from kt.export.clocks import at_the_winners_clock, counting, lower_clock
 from kt.export.contents import Candidate, Contents, Search, formats_of, group_of, known_device
 from kt.export.expected_time import Point, cost_rules, traffic_rate
 from kt.export.header import distinct
-from kt.export.kernels import Kernel, Kernels, generic, layouts_of, of_winner, runtimes
+from kt.export.kernels import Kernel, Kernels, generic, layouts_of, of_winner
 from kt.export.portfolio import Portfolio, portfolio
 from kt.export.standards import add_standards
 from kt.problems.ranges import RangedShape
+from kt.search_spaces.slices import runtimes
 from kt.search_spaces.space import Config, SearchSpace
 
 __all__ = ["collect", "collect_few"]

@@ -135,7 +135,7 @@ def narrowing(kernel: Kernel, problem: Problem) -> float:
 
 def formats_of(problem: Problem) -> Formats:
     """What a kernel must agree with a problem in besides the layout."""
-    return problem.dtype, problem.accumulator, problem.out_dtype, problem.epilogue
+    return problem.formats
 
 
 def known_device(identity: DeviceIdentity) -> Device:

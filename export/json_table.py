@@ -18,11 +18,12 @@ from kt.cache.key import device_fields, key_digest
 from kt.cache.ranking import listing_order
 from kt.cache.records import BestConfig, CacheKey
 from kt.errors import InputError
-from kt.problems.whole_input import read_whole
+from kt.problems.whole_input import name_of, read_whole
 
 __all__ = ["TABLE_SCHEMA", "read_table", "render_table", "row", "table"]
 
 TABLE_SCHEMA = "kt.table/1"
+MOST_DIGITS = 1000  # far more than any figure has, and fewer than Python reads
 MAX_BYTES = 256 * 2**20  # more than a table of 100,000 shapes has
 _MAJOR = TABLE_SCHEMA.rpartition("/")[0]
 
@@ -81,38 +82,47 @@ def read_table(path: Path | str) -> list[BestConfig]:
     Raises:
         InputError: it is not a `kt.table/1`; the message names the row and field.
     """
-    document = _parse(_text(path), path)
+    name = name_of(path)
+    document = _parse(_text(path, name), name)
     try:
         fields = Fields(document)
         schema = fields.text("schema")
         if schema != TABLE_SCHEMA:
             hint = "use the kt that made it" if schema.startswith(f"{_MAJOR}/") else f"a table has {TABLE_SCHEMA!r}"
-            raise InputError(f"{path}: schema is {schema!r}, not {TABLE_SCHEMA!r}", hint=hint)
+            raise InputError(f"{name}: schema is {schema!r}, not {TABLE_SCHEMA!r}", hint=hint)
         return [_decode_row(fields_of_row) for fields_of_row in fields.objects("rows")]
     except FieldError as error:
-        raise InputError(f"{path}: {error}", hint="`kt schema table` prints the JSON Schema of tables") from error
+        raise InputError(f"{name}: {error}", hint="`kt schema table` prints the JSON Schema of tables") from error
 
 
-def _text(path: Path | str) -> str:
+def _text(path: Path | str, name: str) -> str:
     try:
         return read_whole(path, MAX_BYTES).decode("utf-8-sig")
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
+        raise InputError(f"{name}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from error
+        raise InputError(f"{name}: is not UTF-8 text ({error.reason} at byte {error.start})") from error
 
 
-def _parse(text: str, path: Path | str) -> Any:
+def _parse(text: str, name: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_distinct)
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=_integer, object_pairs_hook=_distinct)
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not strict JSON: {error}") from error
+        raise InputError(f"{name}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from error
+    except ValueError as error:
+        raise InputError(f"{name}: not strict JSON: {error}") from error
+    except RecursionError:
+        raise InputError(f"{name}: lists and objects are nested too deep") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number has {len(digits)} digits")
+    return int(digits)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -152,7 +162,10 @@ def _decode_row(fields: Fields) -> BestConfig:
     record["config"] = {name: choices.raw(name) for name in ("parameters", "runtime")}
     record["config"]["family"] = fields.text("family")
     record["provenance"] = {}
-    best = decode_best(Fields(record, fields.where), key, strings(fields.object("sources")))
+    try:
+        best = decode_best(Fields(record, fields.where), key, strings(fields.object("sources")))
+    except FieldError as error:  # told where the row has it
+        raise FieldError(str(error).replace(fields.path("measurement."), fields.path(""), 1)) from error
     if not predicted and key.method.startswith(_OF_MODEL):
         raise FieldError(f"{fields.path('kind')}: is measured, but the method {key.method} measures nothing")
     _check_derived(fields, row(best))

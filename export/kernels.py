@@ -14,7 +14,7 @@ from kt.problems.dtypes import OUTPUT_BYTES
 from kt.search_spaces.launch import violated
 from kt.search_spaces.space import Config, SearchSpace, Value
 
-__all__ = ["Kernel", "Kernels", "Variant", "generic", "of_winner", "on_device", "runtimes"]
+__all__ = ["Kernel", "Kernels", "Variant", "generic", "of_winner", "on_device"]
 
 NEWEST = 999  # a compute capability beyond all
 
@@ -86,19 +86,6 @@ class Kernels:
         if index == len(self.variants):
             self.variants.append(variant)
         return index
-
-
-SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)  # slices of k that a kernel is considered with for shapes that were not tuned
-
-
-def runtimes(space: SearchSpace) -> list[tuple[tuple[str, Value], ...]]:
-    """The run-time choices of the space's default, with several slices of k."""
-    offered = space.runtime.get("split_k", ())
-    default = space.default_config.runtime
-    splits = [split for split in SPLITS if split in offered]
-    return [tuple((name, split if name == "split_k" else value) for name, value in default) for split in splits] or [
-        default
-    ]
 
 
 def of_winner(best: BestConfig, spaces: Mapping[str, SearchSpace]) -> Kernel:

@@ -14,11 +14,12 @@ from kt.devices.device import Device, DeviceIdentity
 from kt.export.contents import Candidate, Contents, Formats, formats_of, group_of, known_device, narrowing
 from kt.export.covering import best_of
 from kt.export.expected_time import Point, costs_of_each, expected
-from kt.export.kernels import Kernel, on_device, runtimes
+from kt.export.kernels import Kernel, on_device
 from kt.export.runnable import launches_of, names_of
 from kt.problems import DTYPES, LAYOUTS, Problem, Signature
 from kt.problems.dtypes import OUTPUT_BYTES
 from kt.problems.problem import MAX_ALIGNMENT
+from kt.search_spaces.slices import runtimes
 from kt.search_spaces.space import Config, SearchSpace, Value
 
 __all__ = ["add_standards"]

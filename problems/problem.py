@@ -120,6 +120,11 @@ class Problem:
             object.__setattr__(self, f"stride_{name}", stride)
 
     @property
+    def formats(self) -> tuple[str, str, str, str]:
+        """dtype, accumulator, output and epilogue: what kernels for it have in common besides the layout."""
+        return self.dtype, self.accumulator, self.out_dtype, self.epilogue
+
+    @property
     def stored_extents(self) -> dict[str, tuple[int, int]]:
         """Rows and columns of each operand as it lies in memory, keyed "a", "b", "c"."""
         return {

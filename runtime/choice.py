@@ -111,7 +111,7 @@ class Chooser:
 
     def _contents_for(self, problem: Problem) -> Contents:
         """What a header of this GPU's winners of the problem's formats has."""
-        key = _group(problem)
+        key = problem.formats  # what the kernels of a header for it depend on
         if key not in self._contents:
             from kt.export.collect import collect
 
@@ -131,14 +131,9 @@ class Chooser:
             found = [
                 entry
                 for entry in entries(store, sources, method=METHOD_LABEL)
-                if entry.best.key.device == self.device.identity and _group(entry.best.key.problem) == group
+                if entry.best.key.device == self.device.identity and entry.best.key.problem.formats == group
             ]
             bests = [entry.best for entry in select(found).chosen]
             kernels = {kernel_of(best.config) for best in bests}
             stored = [(best.key, of_kernels(store.measurements(best.key), kernels)) for best in bests]
         return bests, [(key, current.of(key, self.device, of_key)) for key, of_key in stored]
-
-
-def _group(problem: Problem) -> tuple[str, ...]:
-    """What a header's kernels for a problem depend on: winners of all layouts, for its standard configurations do."""
-    return (problem.dtype, problem.accumulator, problem.out_dtype, problem.epilogue)

@@ -13,7 +13,17 @@ from dataclasses import dataclass, field
 from kt.problems import Problem
 from kt.tuner.method import MAX_SETS, ROTATION_FACTOR
 
-__all__ = ["DoesNotFit", "MemoryPlan", "Slot", "check_fits", "gib", "memory_margin", "plan_memory", "sets_wanted"]
+__all__ = [
+    "DoesNotFit",
+    "MemoryPlan",
+    "Slot",
+    "check_fits",
+    "gib",
+    "memory_margin",
+    "plan_memory",
+    "round_up",
+    "sets_wanted",
+]
 
 SLOT = 256  # slots begin and end at multiples of this many bytes
 REPORT_BYTES = 256  # counters that comparing kernels write
@@ -63,10 +73,10 @@ class _Layout:
 
     def place(self, name: str, size: int, alignment: int = SLOT, guard: int = 0) -> None:
         """Put `size` bytes at an address that is aligned to `alignment` and, below `SLOT`, to no more than that."""
-        base = _round_up(self.end + guard, max(alignment, SLOT))
+        base = round_up(self.end + guard, max(alignment, SLOT))
         if alignment < SLOT:
             base += alignment
-        end = _round_up(base + size + guard, SLOT)
+        end = round_up(base + size + guard, SLOT)
         self.slots[name] = Slot(self.end, base, end)
         self.end = end
 
@@ -143,8 +153,8 @@ def _plan(problem: Problem, sets: int, l2_bytes: int) -> MemoryPlan:
 def _guard(problem: Problem, operand: str) -> int:
     """Bytes of a guard band: two rows of the operand, so that a write to the row after the last one lands in it."""
     row = getattr(problem, f"ld{operand}") * problem.element_bytes[operand]
-    return _round_up(min(max(2 * row, LEAST_GUARD), MOST_GUARD), SLOT)
+    return round_up(min(max(2 * row, LEAST_GUARD), MOST_GUARD), SLOT)
 
 
-def _round_up(value: int, multiple: int) -> int:
+def round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple

@@ -40,7 +40,7 @@ from kt.tuner.thread_tiles import ThreadTiles
 from kt.tuner.tiles import SCHEDULERS, Columns, Demand, Numbers, Tiles, as_numbers
 from kt.tuner.warp_tiles import WarpTiles
 
-__all__ = ["estimate_registers", "order_us", "predict_us"]
+__all__ = ["lay_out", "order_us", "predict_us"]
 
 # Of the hardware.
 _L2_BYTES = 32  # L2 bytes of one multiprocessor per clock when all of them read (about 8 TB/s on an H200)
@@ -94,11 +94,6 @@ def order_us(
         busy = np.maximum(_overlap(compute, memory, _MEMORY_POWER), _l2_us(tiles, device))
         total = _LAUNCH_US - tiles.head_start_us + busy + _reduction_us(tiles, device) + _packing_us(tiles, device)
     return np.where(resident >= 1, total, np.inf)
-
-
-def estimate_registers(problem: Problem, columns: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    """Registers of a thread before any compilation, if it may have as many as it wants."""
-    return lay_out(problem, columns).wanted_registers()
 
 
 def lay_out(problem: Problem, columns: Mapping[str, Any]) -> Tiles:

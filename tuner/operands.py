@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kt.problems import DTYPES, Problem
 from kt.tuner.exact_values import ExactValues, exact_values, random_scalars
-from kt.tuner.memory_plan import BLOCK_ALIGNMENT, MemoryPlan, plan_memory
+from kt.tuner.memory_plan import BLOCK_ALIGNMENT, MemoryPlan, plan_memory, round_up
 from kt.tuner.reference_kernels import NORMAL, ReferenceKernels
 
 __all__ = ["LEFT_OVER_PATTERN", "OUT_PATTERN", "Operands"]
@@ -69,7 +69,7 @@ class Operands:
         self._exact = exact_values(problem, *scalars)
         self._random = exact_values(problem, random_scalars(problem)) if problem.accumulator == "int32" else NORMAL
         self._block = gpu.allocate(self.plan.bytes)
-        self._origin = _round_up(self._block.address, max(BLOCK_ALIGNMENT, problem.base_alignment))
+        self._origin = round_up(self._block.address, max(BLOCK_ALIGNMENT, problem.base_alignment))
         self._workspace: Allocation | None = None
 
     def address(self, name: str) -> int:
@@ -129,7 +129,7 @@ class Operands:
         """
         if size > (self._workspace.size if self._workspace else 0):
             self._workspace = None  # freed first: the old and the new one need not fit together
-            self._workspace = self._gpu.allocate(_round_up(size, 4))
+            self._workspace = self._gpu.allocate(round_up(size, 4))
 
     def poison_workspace(self) -> None:
         if self._workspace:
@@ -146,7 +146,3 @@ class Operands:
 def _stream_seed(seed: int, name: str) -> int:
     """A seed for one operand, unlike that of every other operand and every other `seed`."""
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:7], "little")
-
-
-def _round_up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple

@@ -9,7 +9,6 @@ _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _FUNCTION = re.compile(r"Function properties for (\S+)")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
-_BARRIERS = re.compile(r"used (\d+) barriers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 _ADVICE = re.compile(r"ptxas info\s*: \((C75\d\d)\) (?:Potential Performance Loss: )?(.+)")
 _WARNING = re.compile(r"ptxas warning\s*: (.+)")
@@ -26,14 +25,13 @@ _ERROR_LIMIT = 4000  # characters: the first errors of a template name the fault
 @dataclass(frozen=True)
 class KernelResources:
     """What one kernel takes: registers a thread, bytes spilled a thread (stores and loads), bytes of stack a thread,
-    bytes of static shared memory a block, and barriers a block."""
+    and bytes of static shared memory a block."""
 
     registers: int = 0
     spill_stores: int = 0
     spill_loads: int = 0
     stack_bytes: int = 0
     static_smem_bytes: int = 0
-    barriers: int = 0
 
     @property
     def spill_bytes(self) -> int:
@@ -81,7 +79,7 @@ def read_log(log: str) -> PtxasReport:
 
 def _used(line: str) -> dict[str, int]:
     """The figures of a `Used 106 registers, used 1 barriers, 32768 bytes smem, …` line; absent ones are zero."""
-    patterns = {"registers": _REGISTERS, "barriers": _BARRIERS, "static_smem_bytes": _SHARED}
+    patterns = {"registers": _REGISTERS, "static_smem_bytes": _SHARED}
     matches = {name: pattern.search(line) for name, pattern in patterns.items()}
     return {name: int(match[1]) for name, match in matches.items() if match}
 

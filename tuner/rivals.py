@@ -15,6 +15,7 @@ from kt.errors import KtError
 from kt.search_spaces.copies import copying_for
 from kt.search_spaces.launch import resolve, violated
 from kt.search_spaces.names import Names
+from kt.search_spaces.slices import runtimes
 from kt.search_spaces.space import Config
 from kt.tuner.launched import launched_digest
 from kt.tuner.model import order_us
@@ -22,7 +23,7 @@ from kt.tuner.model import order_us
 if TYPE_CHECKING:
     from kt.cache.records import BestConfig
     from kt.problems import Problem
-    from kt.search_spaces.space import Launch, SearchSpace, Value
+    from kt.search_spaces.space import Launch, Value
     from kt.tuner.compilation import Compilation, Kernel
     from kt.tuner.request import TuneRequest
 
@@ -32,7 +33,6 @@ Runtime = tuple[tuple[str, "Value"], ...]
 
 MOST_KERNELS = 48  # that a shape is timed with: those that have won most shapes of its number formats
 CHOICES = 2  # of run-time arguments of each: that of its winner, and that which the model likes best here
-SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)  # slices of k among which the model chooses
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class Rivals:
         self._runtimes: dict[object, dict[Config, list[Runtime]]] = {}  # by number formats and kernel
         for best in bests:
             kernel = Config(best.config.family, best.config.parameters)
-            of_formats = self._runtimes.setdefault(_formats(best.key.problem), {})
+            of_formats = self._runtimes.setdefault(best.key.problem.formats, {})
             of_formats.setdefault(kernel, []).append(best.config.runtime)
 
     def of(self, best: BestConfig) -> list[Rival]:
         """Those of a winner on its shape, itself left out; the kernels that have won most shapes first."""
         problem = best.key.problem
-        kernels = self._runtimes[_formats(problem)]
+        kernels = self._runtimes[problem.formats]
         often = sorted(kernels, key=lambda kernel: (-len(kernels[kernel]), kernel.identity))[:MOST_KERNELS]
         configs = [config for kernel in often for config in self._choices(kernel, kernels[kernel], problem)]
         found = [self.rival(config, problem) for config in dict.fromkeys(configs) if config != best.config]
@@ -88,7 +88,7 @@ class Rivals:
         if not self._is_known(kernel):
             return []
         space = self._spaces[kernel.family]
-        offered = list(dict.fromkeys([*own, *_sliced(space)]))
+        offered = list(dict.fromkeys([*own, *runtimes(space)]))
         usable = self._usable(kernel, offered, problem)
         if not usable:  # elsewhere it copies operands that can be read as they lie here, or the other way round
             alignments = {name: problem.alignment(name) for name in "ab"}
@@ -126,17 +126,3 @@ class Rivals:
 
     def _names(self, problem: Problem) -> dict[str, int | float | str]:
         return {**self._device.names(), **problem.names()}
-
-
-def _formats(problem: Problem) -> tuple[str, ...]:
-    return problem.dtype, problem.accumulator, problem.out_dtype, problem.epilogue
-
-
-def _sliced(space: SearchSpace) -> list[Runtime]:
-    """The run-time arguments of the space's default, with several slices of k."""
-    offered = space.runtime.get("split_k", ())
-    default = space.default_config.runtime
-    splits = [split for split in SPLITS if split in offered]
-    return [tuple((name, split if name == "split_k" else value) for name, value in default) for split in splits] or [
-        default
-    ]

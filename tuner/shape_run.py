@@ -267,8 +267,8 @@ class ShapeRun:
         details = [trial.measurement.detail for trial in self.trials.values() if trial.measurement]
         example = next((detail for detail in details if detail), "")
         tail = f"; for example: {example}" if example else ""
-        if statuses.keys() - NEVER_RAN == {"wrong_result"}:
-            count = statuses["wrong_result"]
+        count = statuses.get("wrong_result", 0)
+        if count > 1 and statuses.keys() - NEVER_RAN == {"wrong_result"}:  # that many are seldom wrong alike
             return f"all {count} candidates that ran differ from the reference, so the reference is suspect{tail}"
         counted = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
         return f"none of {len(self.trials)} candidates can be used: {counted or 'none was tried'}{tail}"

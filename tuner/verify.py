@@ -9,7 +9,7 @@ that two runs give the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from kt.tuner.operands import LEFT_OVER_PATTERN, OUT_PATTERN, Operands
 from kt.tuner.reference_kernels import ReferenceKernels, Report
 from kt.tuner.tolerance import Tolerance, tolerance
 
-__all__ = ["Launch", "Verifier", "decode_element", "describe_mismatch", "scalars_of_passes", "suspect_reference"]
+__all__ = ["Launch", "Verifier", "decode_element", "describe_mismatch", "scalars_of_passes"]
 
 Scalars = tuple[float, float]
 # Enqueues one run with these device addresses and scalars.
@@ -42,15 +42,6 @@ def scalars_of_passes(problem: Problem) -> list[Scalars]:
     """alpha and beta of the two exact passes."""
     first = exact_scalars(problem.alpha, problem.beta)
     return [first, second_scalars(*first)]
-
-
-def suspect_reference(statuses: Iterable[str]) -> bool:
-    """Whether the statuses of a problem's candidates say more about the reference than about them.
-
-    Several candidates were compared, and every one of them differs: that many kernels are seldom wrong alike.
-    """
-    compared = [status for status in statuses if status in ("ok", "wrong_result")]
-    return len(compared) > 1 and all(status == "wrong_result" for status in compared)
 
 
 class Verifier:

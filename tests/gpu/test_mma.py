@@ -152,7 +152,9 @@ def test_tf32_is_rounded_to_the_nearest(layout: str, checks: FamilyChecks) -> No
         stored = {"a": left if layout[0] == "n" else left.T, "b": right if layout[1] == "n" else right.T, "c": values}
         memory = {name: np.ascontiguousarray(matrix).view(np.uint8).ravel() for name, matrix in stored.items()}
         for candidate in checks.candidates(problem, [SPACE.default_config, *covering.choose(problem, 2)]):
-            result = launched(checks.gpu, problem, candidate, memory, (1.0, 0.0)).view(np.float32).reshape(48, 48)
+            result = (
+                launched(checks.reference.gpu, problem, candidate, memory, (1.0, 0.0)).view(np.float32).reshape(48, 48)
+            )
             np.testing.assert_array_equal(result, nearest, candidate.name)
 
 

@@ -278,13 +278,7 @@ def test_rows_from_registers_in_slices_of_k(layout: str, packed: dict[str, Value
         Problem(260, 132, 4096, "tf32", layout), Problem(68, 196, 1028, "tf32", layout, ldc=199, alpha=2.0, beta=-1.0),
         Problem(132, 68, 516, "tf32", layout, batch=3),
     ]  # fmt: skip
-    choices: list[dict[str, Value]] = [
-        {},
-        {"schedule": "pingpong"},
-        {"cluster_m": 2},
-        {"cluster_n": 2},
-        {"consumers": 3},
-    ]
+    choices: list[dict[str, Value]] = [{}, {"schedule": "pingpong"}, {"consumers": 1}, {"tile_k_bytes": 256}]
     for split in (2, 5, 32):
         for choice in choices:
             chosen = list(cases(checks, problems, 2, {**packed, **choice, "split_k": split}))

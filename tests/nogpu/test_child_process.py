@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kt.tuner.child_process import ChildProcess
+from support.processes import is_running
 
 CHILD = """
 import os, signal, sys, time
@@ -50,14 +51,6 @@ def ask(child: ChildProcess, request: object) -> object:
     child.send(request)
     assert child.poll(20), "no reply within 20 s"
     return child.recv()
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process with this id runs; one that was killed and waits to be reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 def wait_until_gone(pid: int, seconds: float = 10) -> bool:

@@ -167,6 +167,20 @@ def test_missing_shapes_are_listed(kt: Command, own_environment: Path, fresh: Co
     assert {entry["problem"]["m"] for entry in document["entries"]} == {512, 256}
 
 
+def test_a_message_names_the_first_of_many_shapes(
+    kt: Command, own_environment: Path, fresh: Command, tmp_path: Path
+) -> None:
+    """Not a line for each of ten thousand; the listing and its JSON have all."""
+    _fill(own_environment, fresh(512))
+    (tmp_path / "many.yaml").write_text(f"shapes: [{{m: {list(range(1, 1001))}, n: 64, k: 64}}]\n")
+    outcome = kt("export", "--json", "--shapes", tmp_path / "many.yaml")
+    assert outcome.code == 5
+    first, *named, hint = outcome.err.splitlines()
+    assert first == "kt: error: 1000 of 1000 shapes have no winner to export"
+    assert named == [*(f"  fp32 nn {m}x64x64" for m in range(1, 21)), "  and 980 more"]
+    assert hint.startswith("hint: ")
+
+
 def test_a_search_that_was_cut_short_is_no_finished_one(
     kt: Command, own_environment: Path, fresh: Command, shapes: Path
 ) -> None:

@@ -207,6 +207,7 @@ def test_a_table_is_read_from_standard_input_once(kt_process: Command, fresh: Ma
     """`-` works, and twice it cannot."""
     text = render_table([fresh(512)])
     assert kt_process("cache", "import", "-", stdin="\ufeff" + text).out.startswith("1 new winners")
+    assert "kt: error: <stdin>:1:1: not JSON" in kt_process("cache", "import", "-", stdin="nothing").err
     assert kt_process("cache", "import", "-", "-", stdin=text).code == 2
     assert kt_process("cache", "import", "-", "--space", "-", stdin=text).code == 2
 

@@ -65,6 +65,19 @@ def test_a_cache_that_a_run_cannot_use(
     assert "fp32 nn 100x64x64" in plan.out
 
 
+def test_many_shapes_without_a_configuration_are_told_by_their_cause(kt: Command, tmp_path: Path) -> None:
+    """As a run tells them, in a line: not one for each of ten thousand."""
+    (tmp_path / "many.yaml").write_text(f"shapes: [{{m: {list(range(1, 101))}, n: 64, k: 64}}]\n")
+    (tmp_path / "space.yaml").write_text("family: wgmma\n")  # nothing for fp32
+    given = ("--shapes", tmp_path / "many.yaml", "--space", tmp_path / "space.yaml", "--device", "model:h200")
+    plan, run = kt("plan", "gemm", *given), kt("tune", "gemm", *given)
+    first = ", ".join(f"fp32 nn {m}x64x64" for m in range(1, 9))
+    for outcome in (plan, run):
+        assert outcome.code == 3
+        assert "kt: error: 100 of 100 shapes have no valid configuration\n" in outcome.err
+        assert outcome.err.splitlines()[-1].startswith(f"  {first} and 92 more: no kernel family serves fp32")
+
+
 def test_a_cache_that_another_process_holds(
     kt: Command, shapes: Path, small_family: tuple[str, ...], own_environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

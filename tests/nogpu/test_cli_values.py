@@ -46,6 +46,26 @@ def test_standard_input_stands_for_one_file(kt: Command, command: tuple[str, ...
     assert f"--shapes and {second} both name standard input" in outcome.err
 
 
+def test_one_space_alone_can_be_named(kt: Command, shapes: Path) -> None:
+    """--shapes and --templates may be repeated; of several spaces the last one would have counted without a word."""
+    given = ("--space", "one.yaml", "--space", "two.yaml")
+    outcome = kt("plan", "gemm", "--device", "model:h200", "--shapes", shapes, *given)
+    assert outcome.code == 2
+    assert "kt: error: --space is given twice" in outcome.err
+
+
+def test_an_option_without_its_value_names_the_command_s_help(kt: Command) -> None:
+    outcome = kt("plan", "gemm", "--range")
+    assert outcome.code == 2
+    assert "hint: `kt plan gemm --help` lists what there is" in outcome.err
+
+
+def test_a_number_of_kernels_is_asked_for_in_words(kt: Command) -> None:
+    outcome = kt("export", "--header", "--max-kernels", "few")
+    assert outcome.code == 2
+    assert "wanted is a whole number, 1 or more" in outcome.err
+
+
 def test_quiet_and_verbose_together(kt: Command, shapes: Path, small_family: tuple[str, ...]) -> None:
     """More data and no messages: full configurations, but no line for each candidate."""
     outcome = kt("tune", "gemm", "--device", "model:h200", "--shapes", shapes, *small_family, "-q", "-v")

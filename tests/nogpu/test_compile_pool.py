@@ -21,6 +21,7 @@ from kt.tuner.compiler import compile_source
 from kt.tuner.cubin_cache import CubinCache
 from kt.tuner.messages import Binary, CompileJob
 from kt.tuner.toolchain import compile_job, toolchain
+from support.processes import is_running
 
 KERNEL = """
 extern "C" __global__ void __launch_bounds__(256) k(float* a) {{
@@ -66,13 +67,6 @@ def results(pool: CompilePool, seconds: float = 120.0) -> dict[str, Binary]:
 
 def processes(pool: CompilePool) -> list[int]:
     return [compiler.process.pid for compiler in pool._compilers]
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 def test_jobs_become_cubins_with_their_resources(cubins: CubinCache) -> None:
@@ -295,7 +289,7 @@ def test_it_works_in_folders_with_foreign_names(tmp_path: Path) -> None:
     (folder / "ctypes.py").write_text("raise SystemExit('shadowed')")
     code = f"""
 import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}
 from test_compile_pool import CompilePool, CubinCache, Path, Source, compile_job, results, toolchain, KERNEL
 source = Source("#include <cuda_fp16.h>\\n" + KERNEL.format(number=1), "é.cu.j2")
 with CompilePool(1, CubinCache(Path("cache é"))) as pool:
@@ -351,7 +345,7 @@ def test_a_compiler_process_stays_light(cubins: CubinCache) -> None:
 def test_a_compiler_that_wants_all_memory_ends_alone(cubins: CubinCache) -> None:
     code = f"""
 import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}
 from kt.tuner import compiler
 from test_compile_pool import ENDLESS, CompileRequest, job, toolchain
 compiler._MEMORY_LIMIT = 256 * 2**20

@@ -12,7 +12,8 @@ from support.cpu_program import INCLUDE, needs_compiler, on_cpu, run_calls
 pytestmark = needs_compiler
 
 HEADERS = (
-    "common.cuh", "workspace.cuh", "kernels/copy_rows.cuh", "kernels/turn_rows.cuh", "kernels/wgmma_feed.cuh",
+    "common.cuh", "workspace.cuh", "kernels/stored_rows.cuh", "kernels/copy_rows.cuh", "kernels/turn_rows.cuh",
+    "kernels/wgmma_feed.cuh",
 )  # fmt: skip
 
 

@@ -157,6 +157,7 @@ def test_without_an_output_there_is_no_depfile(kt: Command, project: Path) -> No
         (("-o", "t", "--depfile", ""), "is empty"),
         (("-o", "t", "--depfile", "no/t.d"), "does not exist"),
         (("-o", "t", "--depfile", "t.d", "--depfile-target", "a=b"), "cannot be named"),
+        (("-o", "t", "--depfile", "t.d", "--depfile-target", ""), "cannot be named"),
     ],
 )
 @pytest.mark.parametrize("command", [TUNE, EXPORT], ids=["tune", "export"])

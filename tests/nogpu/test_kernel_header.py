@@ -20,7 +20,7 @@ from kt.export.collect import collect
 from kt.export.contents import Contents, Search
 from kt.export.dispatch import pick
 from kt.export.kernel_header import render_kernel_header
-from kt.export.kernels import Kernel, of_winner, on_device, runtimes
+from kt.export.kernels import Kernel, of_winner, on_device
 from kt.export.launch_code import launcher
 from kt.export.runnable import launches_of, never_runs
 from kt.problems import LAYOUTS, Problem
@@ -28,6 +28,7 @@ from kt.problems.ranges import Range, RangedShape
 from kt.search_spaces.launch import violated
 from kt.search_spaces.loader import builtin_spaces
 from kt.search_spaces.names import leaves
+from kt.search_spaces.slices import runtimes
 from kt.search_spaces.space import Config, TensorMap
 from kt.templates.render import rendered_parts
 

@@ -15,7 +15,7 @@ from kt.devices.catalog import catalog
 from kt.devices.roofline import floor_us
 from kt.problems import Problem
 from kt.tuner import model
-from kt.tuner.model import estimate_registers, order_us, predict_us
+from kt.tuner.model import lay_out, order_us, predict_us
 
 H200, T4 = catalog()["h200"], catalog()["t4"]
 Columns = dict[str, Any]
@@ -201,7 +201,7 @@ def test_spills_cost(columns: Columns) -> None:
         "threads": [512],
     }
     problem = Problem(4096, 4096, 4096)
-    assert estimate_registers(problem, config)[0] > 128
+    assert lay_out(problem, config).wanted_registers()[0] > 128
     assert predict_us(problem, H200, config)[0] > 1.5 * predict_us(problem, H200, config, [128])[0]
 
 

@@ -11,7 +11,7 @@ from kt.devices.roofline import floor_us
 from kt.problems import Problem
 from kt.search_spaces.launch import derive
 from kt.tuner.candidates import STRUCTURE_OF_WARPS, Candidates
-from kt.tuner.model import estimate_registers, lay_out, predict_us
+from kt.tuner.model import lay_out, predict_us
 from kt.tuner.thread_tiles import ThreadTiles
 from kt.tuner.warp_tiles import WarpTiles
 from support.family_compiles import builtin
@@ -112,10 +112,12 @@ def test_few_results_of_a_warp_wait_for_each_other() -> None:
 
 def test_registers_are_accumulators_fragments_and_addresses() -> None:
     problem = Problem(4096, 4096, 4096, "bf16")
-    assert estimate_registers(problem, config(128, 128, 64, 64))[0] == 128 + 2 * 32 + 36
+    assert lay_out(problem, config(128, 128, 64, 64)).wanted_registers()[0] == 128 + 2 * 32 + 36
     half = Problem(4096, 4096, 4096, "fp16", accumulator="fp16")
-    assert estimate_registers(half, config(128, 128, 64, 64))[0] == 64 + 2 * 32 + 36
-    assert estimate_registers(problem, config(128, 128, 64, 64, registers=200))[0] == 200, "the space knows better"
+    assert lay_out(half, config(128, 128, 64, 64)).wanted_registers()[0] == 64 + 2 * 32 + 36
+    assert lay_out(problem, config(128, 128, 64, 64, registers=200)).wanted_registers()[0] == 200, (
+        "the space knows better"
+    )
 
 
 def test_narrow_copies_cost_and_shifted_ones_more() -> None:

@@ -70,6 +70,27 @@ def test_a_file_that_cannot_be_understood_ends_every_command(kt: Command, projec
     assert said in outcome.err
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(kt: Command, project: Path) -> None:
+    """As editors on Windows write it; shapes files may, too."""
+    (project / "kt.toml").write_text('cache_dir = "here"\n', encoding="utf-8-sig")
+    assert kt("cache", "path").out == f"{project / 'here'}\n"
+
+
+def test_bytes_that_are_no_text_are_told_with_their_place(kt: Command, project: Path) -> None:
+    (project / "kt.toml").write_bytes(b"# caf\xe9\n")
+    outcome = kt("cache", "path")
+    assert outcome.code == 2
+    assert f"{project / 'kt.toml'}: byte 0xe9 at 5 is not UTF-8\nhint: save the file as UTF-8" in outcome.err
+
+
+def test_a_link_that_leads_nowhere_is_not_passed_over(kt: Command, project: Path) -> None:
+    """The command would go on with another device and another cache than the project's."""
+    (project / "kt.toml").symlink_to("elsewhere.toml")
+    outcome = kt("cache", "path")
+    assert outcome.code == 2
+    assert f"{project / 'kt.toml'}: cannot be read: No such file or directory" in outcome.err
+
+
 TUNE = ("tune", "gemm", "--shapes", "shapes.yaml")
 WRONG_KINDS = [
     ("jobs = true\n", "jobs is True; wanted is a whole number from 0 to 256"),

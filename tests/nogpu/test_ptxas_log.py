@@ -50,14 +50,14 @@ SHARED = (
 def test_resources_of_each_kernel() -> None:
     kernels = read_log(RESOURCES).kernels
     assert kernels == {
-        "kt_gemm": KernelResources(32, 700, 712, 592, 0, 1),
-        "_Z2k2ILi64EEvPf": KernelResources(106, 0, 0, 0, 32768, 2),
+        "kt_gemm": KernelResources(32, 700, 712, 592, 0),
+        "_Z2k2ILi64EEvPf": KernelResources(106, 0, 0, 0, 32768),
     }
     assert kernels["kt_gemm"].spill_bytes == 1412
 
 
 def test_older_form_without_barriers_and_with_bare_lines() -> None:
-    assert read_log(OLDER).kernels == {"kt_gemm": KernelResources(40, 4, 8, 8, 0, 0)}
+    assert read_log(OLDER).kernels == {"kt_gemm": KernelResources(40, 4, 8, 8, 0)}
 
 
 def test_spills_of_a_function_that_was_not_inlined_count_for_each_kernel() -> None:
@@ -135,7 +135,6 @@ def test_a_real_log_is_read() -> None:
     result = Nvrtc(toolchain().library).compile(source, ["--gpu-architecture=sm_80", "--ptxas-options=-v"])
     kernels = read_log(result.log).kernels
     assert kernels["one"].static_smem_bytes == 1024
-    assert kernels["one"].barriers == 1
     assert 0 < kernels["one"].registers < 64
     assert kernels["one"].spill_bytes == 0
     assert kernels["spilling"].registers == 32  # 65536 registers for 2 × 1024 threads

@@ -10,9 +10,9 @@ import pytest
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.cache.validity import foreign_choice
 from kt.devices.catalog import modelled
-from kt.export.kernels import runtimes
 from kt.problems import Problem
 from kt.search_spaces.loader import builtin_spaces, resolve_spaces
+from kt.search_spaces.slices import runtimes
 from kt.search_spaces.space import Config
 from kt.tuner.rivals import Rivals
 

@@ -846,6 +846,13 @@ def test_a_reference_that_nothing_agrees_with_is_suspect(bench: Bench) -> None:
     assert bench.stored(SQUARE, partial=True) is None
 
 
+def test_one_wrong_kernel_says_nothing_of_the_reference(bench: Bench) -> None:
+    bench.gpu.truth = lambda problem, values: Measurement("wrong_result", detail="all elements differ")
+    shape = only(bench.tune(SQUARE, budget=Budget(evaluations=1)))
+    assert "1 wrong_result; for example: all elements differ" in shape.failure
+    assert "suspect" not in shape.failure
+
+
 def test_a_finalist_that_fails_in_full_makes_room_for_the_next(bench: Bench) -> None:
     """The exact pass of the screening cannot see everything; the full verification decides."""
     screened = FakeGpu()

@@ -8,7 +8,6 @@ two runs. A kernel that faults ends the CUDA context: the first failure names it
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kt.devices.device import Device
@@ -20,10 +19,9 @@ from kt.tuner.arguments import gemm_arguments
 from kt.tuner.compile_pool import CompilePool
 from kt.tuner.messages import Binary, Candidate, CompileJob
 from kt.tuner.operands import Operands
-from kt.tuner.reference import compile_reference, reference_definitions
-from kt.tuner.reference_kernels import ReferenceKernels
 from kt.tuner.toolchain import compile_job, toolchain
 from kt.tuner.verify import Launch, Scalars, Verifier, scalars_of_passes
+from support.gpu_reference import GpuReference
 from support.problems import Formats, has_instructions
 
 if TYPE_CHECKING:
@@ -67,7 +65,7 @@ class FamilyChecks:
 
     def __init__(self, space: SearchSpace, device: Device, pool: CompilePool) -> None:
         self.space, self.device, self.pool = space, device, pool
-        self._kernels: dict[tuple[str, ...], ReferenceKernels] = {}
+        self.reference = GpuReference()
         self._running = ""
 
     def need(self, formats: Formats) -> None:
@@ -107,39 +105,24 @@ class FamilyChecks:
             for config, job in zip(configs, jobs, strict=True)
         ]
 
-    @cached_property
-    def gpu(self) -> Gpu:
-        from kt.tuner.cuda import Gpu
-
-        return Gpu(0)
-
     def _verified(self, problem: Problem, candidates: Sequence[Candidate]) -> list[str]:
         """What is wrong with each candidate, or ""."""
         from kt.tuner.cuda import CUDA_ERRORS, in_words
         from kt.tuner.loaded_candidate import LaunchRefused, LoadedCandidate
 
         faults: tuple[type[Exception], ...] = (LaunchRefused, *CUDA_ERRORS)
-        kernels = self._reference(problem)
-        operands = Operands(OneSet(self.gpu), kernels, problem, SEED, scalars_of_passes(problem))
+        kernels = self.reference.kernels(problem)
+        operands = Operands(OneSet(self.reference.gpu), kernels, problem, SEED, scalars_of_passes(problem))
         operands.fill()
         operands.reserve_workspace(max(candidate.workspace_bytes for candidate in candidates))
         loaded = [LoadedCandidate(candidate) for candidate in candidates]
         try:
-            return Verifier(self.gpu, kernels, operands).full([self._launch(problem, one) for one in loaded])
+            return Verifier(self.reference.gpu, kernels, operands).full([self._launch(problem, one) for one in loaded])
         except faults as error:
             raise AssertionError(f"{problem.label}: {self._running}: {in_words(error)}") from error
         finally:
             for one in loaded:
                 one.close()
-
-    def _reference(self, problem: Problem) -> ReferenceKernels:
-        from kt.tuner.cuda import arch_of
-
-        definitions = reference_definitions(problem)
-        if definitions not in self._kernels:
-            module = self.gpu.load(compile_reference(definitions, arch_of(0)))
-            self._kernels[definitions] = ReferenceKernels(self.gpu, module)
-        return self._kernels[definitions]
 
     def _launch(self, problem: Problem, loaded: LoadedCandidate) -> Launch:
         def launch(pointers: dict[str, int], scalars: Scalars) -> None:

@@ -38,36 +38,6 @@ __device__ __forceinline__ uint4 every_nth(const uint4 (&chunks)[COUNT], int fir
   return make_uint4(picked[0], picked[1], picked[2], picked[3]);
 }
 
-// COUNT chunks of 16 bytes of a row from `column` on (in bytes); beyond the row's end they are zeros. ALIGN: bytes to which
-// rows are aligned. Other rows are put together from aligned pieces, which may reach into the rows beside.
-template <int COUNT, int ALIGN>
-__device__ __forceinline__ void load_chunks(uint4 (&chunks)[COUNT], const StoredRows& from, int row, long long column,
-                                            unsigned long long policy) {
-  const char* const source = from.base + row * from.pitch + column;
-  const char* const end = from.base + (from.rows - 1) * from.pitch + from.row_bytes;
-  const int shift = ALIGN == 16 ? 0 : int(reinterpret_cast<unsigned long long>(source) % 16);
-  const char* const aligned = source - shift;
-  constexpr int kPieces = COUNT + (ALIGN < 16);
-  uint4 pieces[COUNT + 1];
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    const char* const piece = aligned + 16 * i;
-    const bool needed = column + 16 * i - shift < from.row_bytes;
-    if (!needed) {
-      pieces[i] = make_uint4(0u, 0u, 0u, 0u);
-    } else if (piece >= from.base && piece + 16 <= end) {
-      pieces[i] = ptx::load_by_policy(piece, policy);
-    } else {
-      pieces[i] = load_edge(piece, from.base, end);
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i) {
-    const uint4 chunk = ALIGN == 16 ? pieces[i] : shifted(pieces[i], pieces[i + 1], shift);
-    chunks[i] = first_bytes(chunk, int(max_of(min_of(from.row_bytes - column - 16 * i, 16ll), 0ll)));
-  }
-}
-
 // A thread copies chunks of 8 elements, one of each class. Row `first` of B belongs to the class of that number whose rows
 // begin so many times 16 / CLASSES bytes behind multiples of 16.
 template <int CLASSES, int ALIGN, int BLOCK_K, class T>
@@ -77,10 +47,14 @@ __device__ __forceinline__ void copy_classes(const GemmArguments& args, T* copy,
   const unsigned each = unsigned(extent) / 8, all = each * unsigned(args.m);
   const unsigned begin = unsigned(reinterpret_cast<unsigned long long>(args.b) % 16), apart = unsigned(args.ldb % 8 * 2);
   const unsigned long long policy = ptx::cache_policy(true);
+  const char* const end = from.end();
   for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < all; index += gridDim.x * blockDim.x) {
     const unsigned row = index / each, place = index - row * each;
+    RowChunks<CLASSES, ALIGN> loaded;
+    loaded.load(from, end, from.base + row * from.pitch, place * (16ll * CLASSES), policy);
     uint4 chunks[CLASSES];
-    load_chunks<CLASSES, ALIGN>(chunks, from, int(row), place * (16ll * CLASSES), policy);
+#pragma unroll
+    for (int i = 0; i < CLASSES; ++i) chunks[i] = loaded.at(i);
     T* const to = copy + row * pitch + place * 8;
 #pragma unroll
     for (int first = 0; first < CLASSES; ++first) {

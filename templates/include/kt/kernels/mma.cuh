@@ -44,7 +44,6 @@ struct MmaForm : PlainSums<TAcc> {
   static constexpr bool kBytes = FORMAT == Format::kInt8 || FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
   static constexpr bool kWords = FORMAT == Format::kTf32, kDoubles = FORMAT == Format::kFp64;
   using Word = typename Select<kDoubles, double, unsigned>::type;
-  static constexpr Format kFormat = FORMAT;
   // From Hopper on, data-centre GPUs have no mma.sync of 8-bit floats: here they are widened to fp16, which halves the
   // rate. (The compiler would do so for each `mma` alone, with additions in between.) So are they on Ada, whose sums of
   // them are short, for KT_LONG_SUMS.

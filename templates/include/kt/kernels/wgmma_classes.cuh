@@ -14,6 +14,8 @@ namespace kt {
 
 template <int CLASSES>
 struct WgmmaClasses {
+  static_assert(CLASSES == 1 || CLASSES == 2 || CLASSES == 4, "sums of neighbours move together");
+
   static constexpr int kApart = 8 / CLASSES, kLost = CLASSES > 1 ? 8 : 0, kFirst = kLost > 0 ? 8 - kApart : 0;
 
   // Steps of k of each class; the last one of a class may reach beyond its rows, where A's copy and TMA give zeros.
@@ -27,7 +29,7 @@ struct WgmmaClasses {
   // each 8 columns two neighbours (see wgmma_epilogue.cuh), so that sums change lanes, and at the end of 8 the group.
   template <int COLUMNS, class TAcc>
   __device__ __forceinline__ static void move(TAcc (&sum)[COLUMNS / 2], int lane) {
-    constexpr int kLanes = CLASSES == 8 ? 1 : kApart / 2;  // by which a pair moves, or the second one of a pair
+    constexpr int kLanes = kApart / 2;  // by which a pair moves
     const int part = lane & 3, from = (lane & ~3) + ((part - kLanes) & 3);
     const bool within = part >= kLanes;
 #pragma unroll
@@ -35,16 +37,10 @@ struct WgmmaClasses {
       TAcc before[2] = {TAcc(0), TAcc(0)};
 #pragma unroll
       for (int j = row; j < COLUMNS / 2; j += 4) {
-        const TAcc second = __shfl_sync(~0u, sum[j + 1], from);
-        if constexpr (CLASSES == 8) {
-          sum[j + 1] = sum[j];
-          sum[j] = within ? second : before[1];
-        } else {
-          const TAcc first = __shfl_sync(~0u, sum[j], from);
-          sum[j] = within ? first : before[0];
-          sum[j + 1] = within ? second : before[1];
-          before[0] = first;
-        }
+        const TAcc second = __shfl_sync(~0u, sum[j + 1], from), first = __shfl_sync(~0u, sum[j], from);
+        sum[j] = within ? first : before[0];
+        sum[j + 1] = within ? second : before[1];
+        before[0] = first;
         before[1] = second;
       }
     }

@@ -1,0 +1,38 @@
+"""`GpuReference`: the first GPU, and the reference kernels of each problem's formats, compiled once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kt.problems import Problem
+from kt.tuner.reference import compile_reference, reference_definitions
+from kt.tuner.reference_kernels import ReferenceKernels
+
+if TYPE_CHECKING:
+    from kt.tuner.cuda import Gpu
+
+__all__ = ["GpuReference"]
+
+
+class GpuReference:
+    """The GPU is not touched before something asks for it."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[tuple[str, ...], ReferenceKernels] = {}
+
+    @cached_property
+    def gpu(self) -> Gpu:
+        from kt.tuner.cuda import Gpu
+
+        return Gpu(0)
+
+    def kernels(self, problem: Problem) -> ReferenceKernels:
+        """Those for the problem's formats."""
+        from kt.tuner.cuda import arch_of
+
+        definitions = reference_definitions(problem)
+        if definitions not in self._kernels:
+            module = self.gpu.load(compile_reference(definitions, arch_of(0)))
+            self._kernels[definitions] = ReferenceKernels(self.gpu, module)
+        return self._kernels[definitions]
