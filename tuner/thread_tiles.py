@@ -23,7 +23,6 @@ _LEAST_STREAM_K = 9.0  # and if not: beside 64 results in 128 registers half of 
 _TURN = 200.0  # cycles in which half of the slices' sums change hands, besides moving them: not measured
 _PIECE = 0.5  # steps of k lost where a piece of straight code ends: the next fragments are not read early
 _TURNED_SLOTS = 7.0  # issue slots of 32 elements that are turned in registers
-_SHIFTED_SLOTS = 4.5  # the same where rows begin anywhere and are loaded wide: counted in machine code, not measured
 _TURNED_CYCLES = 2.0  # and cycles of the shared-memory pipe
 _NARROW_SLOTS = 9.0  # issue slots of a copy narrower than 16 bytes, with its address and its predicate
 _NARROW_CYCLES = 2.5  # cycles of the shared-memory pipe for such a copy of a warp; a wide one costs it none
@@ -36,7 +35,6 @@ class ThreadTiles(Tiles):
     Attributes:
         slices_k: groups of warps with the same results, each for its part of every step; their sums meet at the end.
         turned_words: registers of a thread in which operands that lie along k are turned; 0 where copies turn them.
-        shifts_a, shifts_b: 1 where loads of these are wide although rows begin anywhere.
     """
 
     thread_m: Numbers
@@ -44,8 +42,6 @@ class ThreadTiles(Tiles):
     unroll: Numbers
     slices_k: Numbers
     turned_words: Numbers
-    shifts_a: Numbers
-    shifts_b: Numbers
 
     @staticmethod
     def lay_out(problem: Problem, columns: Columns) -> ThreadTiles:
@@ -62,7 +58,6 @@ class ThreadTiles(Tiles):
             width_b=_copy_width(problem, "b", vector, turned_b, pack_b),
             turned_a=turned_a, turned_b=turned_b, thread_m=thread_m, thread_n=thread_n, unroll=of("unroll", 4),
             slices_k=slices_k, turned_words=of("turned_words", 0),
-            shifts_a=of("shifts_a", 0), shifts_b=of("shifts_b", 0),
         )  # fmt: skip
 
     def wanted_registers(self) -> Numbers:
@@ -106,8 +101,7 @@ class ThreadTiles(Tiles):
         products = self.thread_m * self.thread_n * (1 + _PIECE / self.unroll)
         reads = self._reads(self.thread_m) + self._reads(self.thread_n)
         copies = (self.copies_a + self.copies_b) / 32 + (_NARROW_SLOTS - 1) * self._narrow()
-        shifted = (self.shifts_a * self.copies_a + self.shifts_b * self.copies_b) / 32
-        copies += (_TURNED_SLOTS - 1) * self._turned() + (_SHIFTED_SLOTS - _TURNED_SLOTS) * shifted
+        copies += (_TURNED_SLOTS - 1) * self._turned()
         issued = (self.warps * self._slice_steps * (products + reads) + copies) / SCHEDULERS
         rates = device.simt_flops if self.problem.dtype in device.simt_flops else device.flops
         per_clock = self.per_clock(device, rates[self.problem.dtype])

@@ -65,20 +65,6 @@ SLICED: tuple[dict[str, Value], ...] = (
     SHARED | {"tile_m": 64, "tile_n": 128, "tile_k": 32, "thread_m": 8, "thread_n": 8, "slices_k": 2, "pack_b": 1},
     SHARED | {"tile_m": 32, "tile_n": 32, "tile_k": 32, "thread_m": 8, "thread_n": 4, "slices_k": 2, "stages": 3},
 )
-# Rows along k that begin anywhere, loaded wide: chunks of two and four elements, one operand packed, slices of k.
-SHIFTED: tuple[dict[str, Value], ...] = (
-    LARGE,
-    LARGE | {"tile_k": 8, "unroll": 8, "thread_n": 16, "fma_order": "columns", "min_blocks": 2},
-    LARGE | {"tile_m": 64, "min_blocks": 3},
-    LARGE | {"tile_m": 64, "tile_n": 64, "split_k": 3},
-    LARGE | {"tile_m": 64, "tile_n": 64, "pack_b": 1, "raster_group": 4},
-    LARGE | {"tile_n": 64, "pack_a": 1},
-    LARGE | {"tile_m": 64, "stream_k": 1},
-    {"tile_m": 32, "tile_n": 64, "tile_k": 32, "thread_m": 8, "thread_n": 8, "slices_k": 2},
-    {"tile_m": 64, "tile_n": 64, "tile_k": 64, "thread_m": 8, "thread_n": 8, "slices_k": 4, "split_k": 2},
-    {"tile_m": 64, "tile_n": 48, "thread_m": 8, "thread_n": 12, "warp_m": 8},
-    {"tile_m": 8, "tile_n": 128, "tile_k": 16, "thread_m": 4, "thread_n": 4, "warp_m": 2, "unroll": 16},
-)
 FORMATS = ("fp32", "fp64", "fp16", "bf16", "int8")
 SIZES = ((1, 1, 1), (1, 105, 107), (2, 4, 3), (130, 259, 67), (257, 96, 304), (64, 128, 4099))
 
@@ -125,31 +111,6 @@ def test_slices_of_k(dtype: str, layout: str, checks: FamilyChecks) -> None:
     problems += [Problem(515, 770, 322, dtype, layout, batch=2), Problem(2050, 1028, 260, dtype, layout, alpha=2.0)]
     cases = [(problem, configurations(problem, checks.device, SLICED)) for problem in problems]
     checks.check(case for case in cases if case[1])
-
-
-@pytest.mark.parametrize("layout", ["nt", "nn", "tt", "tn"])
-@pytest.mark.parametrize("dtype", ["fp32", "fp64"])
-def test_rows_that_begin_anywhere(dtype: str, layout: str, checks: FamilyChecks) -> None:
-    """Every shift: odd and even leading dimensions, any base; k of 1, below, at and beyond a step; edges."""
-    element = max(Problem(1, 1, 1, dtype).element_bytes.values())
-    sizes = [
-        (128, 128, 1),
-        (64, 128, 3),
-        (256, 192, 17),
-        (130, 259, 67),
-        (516, 520, 131),
-        (515, 513, 479),
-        (8, 128, 35),
-    ]
-    problems = [Problem(m, n, k, dtype, layout) for m, n, k in sizes]
-    problems += [Problem(192, 128, k, dtype, layout, batch=2, alpha=2.0, beta=3.0) for k in (15, 49, 78)]
-    problems += [
-        Problem(192, 256, 48, dtype, layout, batch=3, base_alignment=alignment)
-        for alignment in (element, 2 * element)
-    ]  # fmt: skip
-    problems.append(Problem(4099, 2307, 135, dtype, layout))
-    check_all = [(problem, configurations(problem, checks.device, SHIFTED)) for problem in problems]
-    checks.check(case for case in check_all if case[1])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

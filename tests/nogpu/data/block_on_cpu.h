@@ -58,15 +58,6 @@ inline void check_read(const void* global, int bytes, int alignment) {
   fail("access outside operands");
 }
 
-// A read of T from an operand.
-template <class T>
-inline T checked(const void* global) {
-  check_read(global, sizeof(T), alignof(T));
-  T value;
-  std::memcpy(&value, global, sizeof(T));
-  return value;
-}
-
 inline unsigned block_of(unsigned fiber) { return fiber / threads; }
 
 // Puts another fiber in place, with its indices and its block's shared memory.
@@ -163,8 +154,7 @@ inline void copy_later(unsigned target, const void* global, int bytes, bool vali
 
 inline void __syncthreads() { cpu::meet(cpu::block_of(cpu::running) * cpu::threads, cpu::threads, {}); }
 inline void __syncwarp() { cpu::meet_warp({}); }
-template <class T>
-inline T __shfl_xor_sync(unsigned, T value, int mask) { return T(cpu::meet_warp({double(value)})[cpu::running ^ mask][0]); }
+inline float __shfl_xor_sync(unsigned, float value, int mask) { return float(cpu::meet_warp({value})[cpu::running ^ mask][0]); }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __uint_as_float(unsigned bits) { float value; std::memcpy(&value, &bits, 4); return value; }
 inline double __hiloint2double(int high, int low) {

@@ -59,9 +59,8 @@ struct OperandTile {
   int mn_left;         // elements along mn from this thread's first one to the end of the problem
   int offset;          // this thread's first element in shared memory
 
-  // `base` is the element (mn = 0, k = 0) of this batch, `pitch` the elements between its rows. Where k ends is of no
-  // account: the steps of k end with it.
-  __device__ __forceinline__ OperandTile(const T* base, long long pitch, int first_mn, int extent, int first_k, int) {
+  // `base` is the element (mn = 0, k = 0) of this batch, `pitch` the elements between its rows.
+  __device__ __forceinline__ OperandTile(const T* base, long long pitch, int first_mn, int extent, int first_k) {
     const int lane = int(threadIdx.x) % kLanes, row = int(threadIdx.x) / kLanes % kRows;
     const int column = K_CONTIGUOUS ? lane + int(threadIdx.x) / (kLanes * kRows) * kLanes : lane * kWidth;
     const int mn = K_CONTIGUOUS ? row : column;
@@ -191,8 +190,8 @@ __host__ __device__ constexpr int span_of(int columns) { return columns % 3 ? co
 
 template <class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int THREAD_M_, int THREAD_N_,
           int LANES_M_, int SLICES_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_,
-          bool B_K_CONTIGUOUS_, bool STREAM_K_, bool PACK_A_, bool PACK_B_, int VECTOR_, int LOAD_A_, int LOAD_B_,
-          int STORE_, bool ASYNC_>
+          bool B_K_CONTIGUOUS_, bool STREAM_K_, bool PACK_A_, bool PACK_B_, int LOAD_A_, int LOAD_B_, int STORE_,
+          bool ASYNC_>
 struct SimtTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -217,19 +216,9 @@ struct SimtTraits {
   static constexpr int kWordsB = turned_words<TIn>(B_K_CONTIGUOUS_ && !PACK_B, kSpanN, BLOCK_K, kThreads);
   static constexpr bool kRegisters = ASYNC && STAGES == 2 && kWordsA + kWordsB <= kTurnedWords;
   static constexpr bool kTurnsA = kRegisters && kWordsA > 0, kTurnsB = kRegisters && kWordsB > 0;
-  // Of rows that are less aligned than loads are wide, these are shifted; the columns of C are put back in order by lanes.
-  static constexpr int kWideA = shifted_width<TIn>(BLOCK_M, BLOCK_K, kThreads, VECTOR_);
-  static constexpr int kWideB = shifted_width<TIn>(kSpanN, BLOCK_K, kThreads, VECTOR_);
-  static constexpr bool kShiftsA = kTurnsA && kWideA * int(sizeof(TIn)) > LOAD_A_;
-  static constexpr bool kShiftsB =
-      kTurnsB && kWideB * int(sizeof(TIn)) > LOAD_B_ && kGroupN == kGroup && LANES_N >= kWideB;
-  using PlainA = TurnedTile<TIn, BLOCK_M, BLOCK_K, LOAD_A_, kThreads, 0>;
-  using ShiftedA = ShiftedTile<TIn, BLOCK_M, BLOCK_K, VECTOR_, kThreads, 0, 0>;
-  using TurnedA = typename Select<kTurnsA, typename Select<kShiftsA, ShiftedA, PlainA>::type, NotTurned>::type;
-  static constexpr int kFirstB = TurnedA::kUnits % kThreads, kFurtherB = TurnedA::kFurtherRows % kThreads;
-  using PlainB = TurnedTile<TIn, kSpanN, BLOCK_K, LOAD_B_, kThreads, kFirstB>;
-  using ShiftedB = ShiftedTile<TIn, kSpanN, BLOCK_K, VECTOR_, kThreads, kFirstB, kFurtherB>;
-  using TurnedB = typename Select<kTurnsB, typename Select<kShiftsB, ShiftedB, PlainB>::type, NotTurned>::type;
+  using TurnedA = typename Select<kTurnsA, TurnedTile<TIn, BLOCK_M, BLOCK_K, LOAD_A_, kThreads, 0>, NotTurned>::type;
+  using TurnedB = typename Select<kTurnsB, TurnedTile<TIn, kSpanN, BLOCK_K, LOAD_B_, kThreads, TurnedA::kUnits % kThreads>,
+                                  NotTurned>::type;
   using TileA = typename Select<kTurnsA, TurnedA, OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A,
                                                               PACK_A ? 16 : LOAD_A_, kThreads>>::type;
   using TileB = typename Select<kTurnsB, TurnedB, OperandTile<TIn, TShared, kSpanN, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B,
@@ -257,7 +246,7 @@ struct SimtAccumulator {
   using TShared = typename Traits::TShared;
   static constexpr int kBytes = int(sizeof(TShared));
   TAcc at[Traits::THREAD_M][Traits::THREAD_N];
-  int m, n;  // place of this thread's first element inside the block tile
+  int m, n;  // first element of this thread inside the block tile
 
   __device__ __forceinline__ static int slice() { return Traits::SLICES == 1 ? 0 : int(threadIdx.x) / Traits::kSliceThreads; }
   __device__ __forceinline__ static int thread() {  // of the slice
@@ -276,27 +265,6 @@ struct SimtAccumulator {
   }
   __device__ __forceinline__ static constexpr int offset_n(int j) {
     return j / Traits::kGroupN * (Traits::kGroupN * Traits::LANES_N) + j % Traits::kGroupN;
-  }
-
-  // The row of C at a place of the tile in shared memory.
-  __device__ __forceinline__ static constexpr int row_of(int place) {
-    if constexpr (Traits::kShiftsA) {
-      return Traits::TileA::row_of(place);
-    } else {
-      return place;
-    }
-  }
-
-  // Columns that were multiplied in the order of their places come back to their own.
-  __device__ __forceinline__ void restore_columns() {
-    if constexpr (Traits::kShiftsB) {
-#pragma unroll
-      for (int i = 0; i < Traits::THREAD_M; ++i)
-#pragma unroll
-        for (int j = 0; j < Traits::THREAD_N; j += Traits::kGroupN) {
-          restore_order<Traits::TileB::kWidth, Traits::kGroupN>(&at[i][j]);
-        }
-    }
   }
 
   template <int COUNT, int GROUP, int LANES>
@@ -381,10 +349,10 @@ struct SimtAccumulator {
   __device__ __forceinline__ void write_directly(const Output& output, int block_m, int block_n) const {
     using TOut = typename Output::Element;
     constexpr int kWidth = min_of(Traits::kGroupN, Output::kWidest);
-    auto* const corner = output.at(block_m + row_of(m), block_n + n);
+    auto* const corner = output.at(block_m + m, block_n + n);
 #pragma unroll
     for (int i = 0; i < Traits::THREAD_M; ++i) {
-      auto* const row = corner + row_of(offset_m(i)) * output.pitch;
+      auto* const row = corner + offset_m(i) * output.pitch;
 #pragma unroll
       for (int j = 0; j < Traits::THREAD_N; j += kWidth) {
         Vector<TOut, kWidth> group;
@@ -404,7 +372,7 @@ struct SimtAccumulator {
       for (int row = 0; row < Traits::THREAD_M; ++row) {
         if (row == i) put_row(row, slots);
       }
-      const int row = block_m + row_of(m) + row_of(offset_m(i));
+      const int row = block_m + m + offset_m(i);
       if (row >= output.m) continue;
 #pragma unroll 1
       for (int j = 0; j < Traits::THREAD_N; j += Traits::kGroupN) {
@@ -598,7 +566,6 @@ template <class Traits>
 __device__ __forceinline__ void write_tile(const GemmArguments& args, SimtAccumulator<Traits>& accumulator,
                                            const Work& work, unsigned shared) {
   if (accumulator.slice() != 0) return;
-  accumulator.restore_columns();
   using TAcc = typename Traits::TAcc;
   using TOut = typename Traits::TOut;
   const int block_m = work.tile_m * Traits::BLOCK_M, block_n = work.tile_n * Traits::BLOCK_N;
@@ -703,10 +670,10 @@ __device__ __forceinline__ void gemm_simt(const GemmArguments& args) {
       pitch_b = packed_pitch<TIn>(args.n);
       base_b = workspace.packed_b() + work.batch * (pitch_b * args.k);
     }
-    typename Traits::TileA a(base_a, pitch_a, work.tile_m * Traits::BLOCK_M, args.m, first_k, args.k);
+    typename Traits::TileA a(base_a, pitch_a, work.tile_m * Traits::BLOCK_M, args.m, first_k);
     const int first_n = work.tile_n * Traits::BLOCK_N;
     const int end_n = Traits::kSpanN == Traits::BLOCK_N ? args.n : first_n + min_of(args.n - first_n, Traits::BLOCK_N);
-    typename Traits::TileB b(base_b, pitch_b, first_n, end_n, first_k, args.k);
+    typename Traits::TileB b(base_b, pitch_b, first_n, end_n, first_k);
     accumulator.clear();
     if constexpr (Traits::STREAM_K) __syncthreads();  // the tile before may still be read
     if constexpr (Traits::ASYNC) {

@@ -7,17 +7,12 @@
 
 namespace kt {
 
-// Elements of the widest load of a tile that is turned in registers: threads should have something to do.
-template <class T>
-__host__ __device__ constexpr int turned_width(int block_mn, int block_k, int threads, int load_bytes) {
-  return min_of(load_bytes / int(sizeof(T)), max_of(1, block_mn * block_k * int(sizeof(T)) / (16 * threads)));
-}
-
 template <class T, int BLOCK_MN, int BLOCK_K, int LOAD_BYTES, int THREADS, int FIRST_THREAD>
 struct TurnedTile {
   static constexpr int kGroup = 16 / int(sizeof(T));  // rows of a unit
   // Units are as wide as rows are aligned, unless threads would then have nothing to do.
-  static constexpr int kWidth = turned_width<T>(BLOCK_MN, BLOCK_K, THREADS, LOAD_BYTES);
+  static constexpr int kWidth =
+      min_of(LOAD_BYTES / int(sizeof(T)), max_of(1, BLOCK_MN * BLOCK_K / (kGroup * THREADS)));
   static constexpr int kLanes = BLOCK_K / kWidth;  // units side by side along k
   static constexpr int kUnits = BLOCK_MN / kGroup * kLanes;
   static constexpr int kPasses = cdiv(kUnits, THREADS);
@@ -25,7 +20,6 @@ struct TurnedTile {
   static constexpr int kPad = kGroup * max_of(1, 8 / kLanes);  // elements after each kWidth of k
   static constexpr int kPitch = BLOCK_MN;
   static constexpr int kElements = BLOCK_MN * BLOCK_K + kLanes * kPad;
-  static constexpr int kFurtherRows = 0;  // see ShiftedTile
 
   static_assert(BLOCK_MN % kGroup == 0 && THREADS % kLanes == 0, "units tile the block, passes whole columns of units");
 
@@ -37,9 +31,8 @@ struct TurnedTile {
   int mn_left;         // rows from this thread's first one to the end of the problem
   int offset;          // this thread's first element in shared memory
 
-  // `base` is the element (mn = 0, k = 0) of this batch, `pitch` the elements between its rows. Where k ends is of no
-  // account: the steps of k end with it.
-  __device__ __forceinline__ TurnedTile(const T* base, long long pitch, int first_mn, int extent, int first_k, int) {
+  // `base` is the element (mn = 0, k = 0) of this batch, `pitch` the elements between its rows.
+  __device__ __forceinline__ TurnedTile(const T* base, long long pitch, int first_mn, int extent, int first_k) {
     const int column = thread() % kLanes * kWidth, mn = thread() / kLanes * kGroup;
     k = first_k + column;
     mn_left = extent - (first_mn + mn);
@@ -108,7 +101,7 @@ struct TurnedTile {
 // In place of one where no operand is turned in registers.
 struct NotTurned {
   struct Staged {};
-  static constexpr int kUnits = 0, kFurtherRows = 0;
+  static constexpr int kUnits = 0;
 };
 
 }  // namespace kt
