@@ -13,7 +13,9 @@ constexpr int kSharedOfSm = 233472, kSharedOfSystem = 1024;
 // Of a block besides stages and what C is staged in: up to 1008 bytes of alignment, and barriers.
 constexpr int kSharedBesides = 2048;
 
+// Of a panel of C. Odd multiples of 16 bytes have a last panel that reaches beyond the tile.
 __host__ __device__ constexpr int wgmma_store_row_bytes(int tile_row_bytes) {
+  if (tile_row_bytes % 32 != 0) return wgmma_row_bytes(tile_row_bytes);
   return tile_row_bytes % 128 == 0 ? 128 : tile_row_bytes % 64 == 0 ? 64 : 32;
 }
 
@@ -76,7 +78,7 @@ struct WgmmaTraits {
   // Without TMA, C is staged in any number of columns: 32 for each slot.
   static constexpr bool kWholePanels = STORE == 16 || kFromRegisters;
   static constexpr int kStoreRowBytes = kWholePanels ? wgmma_store_row_bytes(kColumns * int(sizeof(TOut))) : 128;
-  static constexpr int kStorePanels = kWholePanels ? kColumns * int(sizeof(TOut)) / kStoreRowBytes : 4;
+  static constexpr int kStorePanels = kWholePanels ? cdiv(kColumns * int(sizeof(TOut)), kStoreRowBytes) : 4;
   static constexpr int kRoom = kSharedOfSm / MIN_BLOCKS_ - kSharedOfSystem - kSharedBesides - STAGES * kStageBytes;
   static constexpr int kStoreSlots = wgmma_store_slots(kStorePanels, CONSUMERS * 64 * kStoreRowBytes, kRoom);
   static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp
@@ -119,7 +121,7 @@ struct WgmmaTraits {
   static_assert(LOADED_M == BLOCK_M || (A_K_MAJOR && !kFromRegisters), "rows of A follow each other");
   static_assert(LOADED_M == BLOCK_M || A::kPanelBytes + B::kBytes >= BLOCK_M * 128, "wgmma reads within the stage");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
-  static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
+  static_assert(BLOCK_N % 16 == 0 || (BLOCK_N % 8 == 0 && CONSUMERS == 1), "TMA writes whole panels of C");
   static_assert(A_K_MAJOR || B_K_MAJOR || !kFromRegisters, "one operand comes from registers");
   static_assert(!kFromRegisters || kStoreRowBytes == 128, "two warps write panels of 32 x 32");
   static_assert(kSums * (PROMOTED ? 2 : 1) <= (kFed ? 128 : 192), "accumulators must fit the registers");
