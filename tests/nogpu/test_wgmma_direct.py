@@ -51,9 +51,7 @@ def written(size: int, row_bytes: int, tile: int, rows: int, columns: int) -> di
     units, width, found = row_bytes // 16, 16 // size, {}
     at_once, panel_columns = 32 // units, row_bytes // size
     panels = -(-tile // panel_columns)
-    memories = [
-        staged(size, row_bytes, min(panel_columns, tile - panel * panel_columns)) for panel in range(panels)
-    ]
+    memories = [staged(size, row_bytes, min(panel_columns, tile - panel * panel_columns)) for panel in range(panels)]
     whole = rows >= ROWS and columns >= tile
     for lane, panel, times in itertools.product(LANES, range(panels), range(ROWS // at_once)):
         own_row, unit = divmod(lane, units)
