@@ -59,6 +59,9 @@ struct WgmmaTraits {
   using Classes = WgmmaClasses<CLASSES>;
   static constexpr int kWidth = BLOCK_N - Classes::kLost;
   using Walk = WgmmaWalk<BLOCK_M, kWidth, BLOCK_K, CLUSTER_M, CLUSTER_N, CLASSES>;
+  // Where one row of tiles is all of C, B is read once: L2 is told that it may leave before all else. Kernels that are
+  // for many rows, or have more than one consumer, have no such policy, and no register for it.
+  static constexpr bool kMayStreamB = BLOCK_M == 64 && CONSUMERS == 1 && CLUSTER_M == 1 && CLASSES == 1;
 
   // wgmma takes rows of one operand and columns of the other. 4-byte elements that lie along mn come to it as rows, from
   // registers: those of B by computing the transpose of C, so that its rows are C's columns.
@@ -251,7 +254,9 @@ class WgmmaProducer {
   __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const TensorMap& map_a, const Maps& maps_b,
                                            const GemmArguments& args)
       : shared_(shared), map_a_(map_a), maps_b_(maps_b), class_(args.k),
-        first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {}
+        first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {
+    if constexpr (Traits::kMayStreamB) policy_b_ = ptx::cache_policy(Traits::Walk::one_row(args));
+  }
 
   // A tile's first step is asked for before anybody hears of the tile: the copy takes longer than the news.
   __device__ __forceinline__ void run(const GemmArguments& args) {
@@ -325,7 +330,13 @@ class WgmmaProducer {
     const int number = class_.of(step, k);
     const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N);
     const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank / CLUSTER_M * CLUSTER_M);
-    Traits::B::load(maps_b_.at(number), shared_.b(stage), shared_.full(stage), n, k, batch, rank % CLUSTER_M, same_columns);
+    const TensorMap& map = maps_b_.at(number);
+    const unsigned target = shared_.b(stage), full = shared_.full(stage);
+    if constexpr (Traits::kMayStreamB) {
+      Traits::B::load(map, target, full, n, k, batch, rank % CLUSTER_M, same_columns, policy_b_);
+    } else {
+      Traits::B::load(map, target, full, n, k, batch, rank % CLUSTER_M, same_columns);
+    }
   }
 
   // This thread's part of what TMA does not copy.
@@ -364,6 +375,7 @@ class WgmmaProducer {
   WgmmaClassOfStep<Traits::CLASSES, Traits::BLOCK_K> class_;
   bool first_lane_;
   WgmmaRing<Traits::STAGES> ring_;
+  unsigned long long policy_b_;  // of kernels that may stream B; as a member in another place it moves registers of others
 };
 
 // One warpgroup: multiplies, and writes C.
