@@ -19,7 +19,8 @@ def ptx_of(choices: dict[str, Value], problem: Problem) -> str:
     """What the compiler makes of the kernel before it is a GPU's."""
     asked = job(SPACE, SPACE.config({**SPACE.default, **choices}), problem, "sm_90a")
     library, program, size = ctypes.CDLL(toolchain().library), ctypes.c_void_p(), ctypes.c_size_t()
-    options = ["--gpu-architecture=compute_90a", *toolchain().options, *(f"-I{one}" for one in toolchain().include_dirs)]
+    includes = [f"-I{one}" for one in toolchain().include_dirs]
+    options = ["--gpu-architecture=compute_90a", *toolchain().options, *includes]
     encoded = (ctypes.c_char_p * len(options))(*map(os.fsencode, options))
     library.nvrtcCreateProgram(ctypes.byref(program), asked.source.encode(), b"kernel.cu", 0, None, None)
     try:

@@ -35,8 +35,8 @@ int main(int count, char** values) {
   for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
     Walk walk(args);
     for (kt::WgmmaTile tile; walk.next(tile);) {
-      std::printf("%u %d %d %d %d %d %d %d %d %d\\n", blockIdx.x, tile.m, tile.n, tile.batch, tile.slice, tile.first_step,
-                  tile.steps, tile.first_block, tile.ends, Walk::one_row(args));
+      std::printf("%u %d %d %d %d %d %d %d %d %d\\n", blockIdx.x, tile.m, tile.n, tile.batch, tile.slice,
+                  tile.first_step, tile.steps, tile.first_block, tile.ends, Walk::one_row(args));
     }
   }
 }
