@@ -248,7 +248,7 @@ def test_odd_multiples_of_eight_columns(formats: Formats, width: int, checks: Fa
     asked: list[tuple[Problem, dict[str, Value]]] = [
         (whole, {"stream_k": 1}),
         (whole, {"split_k": 16}),
-        (formats.problem(61, 3 * width + 16, 528, "nt", batch=3), {"cluster_n": 2}),
+        (formats.problem(61, 3 * width + 16, 528, "nt", batch=3), {"stages": 8}),
         (formats.problem(64, 2 * width + 5, 1040, "nt", ldc=2 * width + 16), {"min_blocks": 2}),
         (formats.problem(13, 5 * width - 3, 300, "nt", ldc=5 * width + 5, beta=3.0), {"tile_k_bytes": 256}),
     ]
