@@ -33,6 +33,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from kt.cache.records import BestConfig
 from kt.cache.store import Store
+from kt.cli.export_forms import FormsCompiled
 from kt.cli.measurements import winners_elsewhere
 from kt.devices.device import Device
 from kt.devices.local import local_device
@@ -81,7 +82,8 @@ class Headers:
         searches = measured(options.cache, winners, spaces) if options.cache else []
         self.everything = self.contents = collect(winners, spaces, searches)
         if options.max_kernels:
-            self.contents, few = collect_few(winners, spaces, searches, most=options.max_kernels)
+            compiled = FormsCompiled((), Path(tempfile.mkdtemp()))
+            self.contents, few = collect_few(winners, spaces, searches, most=options.max_kernels, admits=compiled)
             print(
                 f"{few.kernels} of {few.before} kernels: {few.mean_loss:.3f} slower, as reckoned, on {len(few.known)}"
             )

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kt.cli.export_forms import FormsCompiled, job_of
 from kt.cli.outcome import note
 from kt.errors import CompilerUnavailable, OptionError
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kt.cache.records import BestConfig
-    from kt.export.contents import Contents, Search
+    from kt.export.contents import Contents, Search, Source
     from kt.export.kernels import Kernel
     from kt.export.portfolio import Portfolio
     from kt.problems.ranges import RangedShape
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Few", "Making", "few_kernels", "kernels_header"]
 
+# How a time is known, in words.
+_SOURCES: dict[Source, str] = {
+    "measured": "measured",
+    "alike": "measured of a kernel of that layout alone",
+    "expected": "expected",
+    "predicted": "predicted",
+}
 _PERCENT = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)[ ]?%?")
 
 
@@ -82,12 +90,29 @@ def kernels_header(
     if few is None:
         known = collect(bests, made.spaces, searches, ranged)
     else:
-        known, found = collect_few(bests, made.spaces, searches, ranged, most=few.most, within=few.within)
+        compiled = FormsCompiled(made.template_dirs, made.cache_dir)
+        admits = compiled if _has_compiler(quiet=made.quiet) else None
+        known, found = collect_few(
+            bests, made.spaces, searches, ranged, most=few.most, within=few.within, admits=admits
+        )
         if not made.quiet:
-            _tell(found, made)
+            _tell(found, made, compiled)
     if not made.quiet:
         _tell_buckets(known)
     return kernel_header(known, template_dirs=made.template_dirs, namespace=namespace)
+
+
+def _has_compiler(*, quiet: bool) -> bool:
+    """Kernels of several forms are compiled before they are taken; without a compiler there are none, which is told."""
+    from kt.tuner.toolchain import toolchain
+
+    try:
+        toolchain()
+    except CompilerUnavailable as error:
+        if not quiet:
+            note(f"each kernel has one layout, for those of several are compiled first: {error}")
+        return False
+    return True
 
 
 def _tell_buckets(known: Contents) -> None:
@@ -113,14 +138,16 @@ def _where(winners: Sequence[BestConfig]) -> Callable[[BestConfig], str]:
     return lambda best: f" on {names[best.key.device]}" if len(names) > 1 else ""
 
 
-def _tell(found: Portfolio, made: Making) -> None:
+def _tell(found: Portfolio, made: Making, compiled: FormsCompiled) -> None:
     """Each shape with what serves it, then all together."""
     where = _where([one.winner for one in found.served])
-    numbers = {one: number for number, one in enumerate(dict.fromkeys(one.kernel.identity for one in found.known), 1)}
+    numbers = {one: number for number, one in enumerate(dict.fromkeys(one.kernel.code for one in found.known), 1)}
     for one in found.served:
-        by = "the generic kernel" if one.generic else f"kernel {numbers[one.kernel.identity]}"
-        loss = "unknown loss" if one.generic else f"{one.loss:.1%} slower, {one.source}"
+        by = "the generic kernel" if one.generic else f"kernel {numbers[one.kernel.code]}"
+        loss = "unknown loss" if one.generic else f"{one.loss:.1%} slower, {_SOURCES[one.source]}"
         note(f"{one.winner.key.problem.label}{where(one.winner)}: {by}, {loss}")
+    for code, kernel in {one.kernel.code: one.kernel for one in found.known if one.kernel.forms}.items():
+        note(f"kernel {numbers[code]} {compiled.told(kernel)}")
     note(f"{found.kernels} kernels in place of {found.before}: {_losses(found)}")
     _tell_size(found, made)
 
@@ -134,7 +161,7 @@ def _losses(found: Portfolio) -> str:
         parts += [f"{found.mean_loss:.1%} slower (geometric mean), at most {worst.loss:.1%} ({label})"]
     counts = Counter(one.source for one in found.known)
     if set(counts) - {"measured"}:
-        told = [f"{counts[source]} {source}" for source in ("measured", "expected", "predicted") if counts[source]]
+        told = [f"{counts[source]} {text}" for source, text in _SOURCES.items() if counts[source]]
         parts += [f"times: {', '.join(told)}"]
     unknown = len(found.served) - len(found.known)
     if unknown:
@@ -146,8 +173,8 @@ def _tell_size(found: Portfolio, made: Making) -> None:
     """Bytes of the compiled kernels, where the cache has them."""
     from kt.export.kernels import of_winner
 
-    few = {one.kernel.identity: one.kernel for one in found.served}
-    every = {kernel.identity: kernel for one in found.served for kernel in [of_winner(one.winner, made.spaces)]}
+    few = {one.kernel.code: one.kernel for one in found.served}
+    every = {kernel.code: kernel for one in found.served for kernel in [of_winner(one.winner, made.spaces)]}
     sizes = [_bytes(kernels.values(), made) for kernels in (few, every)]
     if None in sizes:
         note("size of the compiled kernels: unknown, for the cache does not have all of them")
@@ -159,15 +186,12 @@ def _bytes(kernels: Iterable[Kernel], made: Making) -> int | None:
     """Bytes of the compiled kernels together; None if one of them is not in the cache."""
     from pathlib import Path
 
-    from kt.templates.render import render
     from kt.tuner.cubin_cache import CubinCache
-    from kt.tuner.toolchain import compile_job, toolchain
 
     cubins, total = CubinCache(made.cache_dir), 0
     for kernel in kernels:
-        source = render(kernel.space, kernel.config, kernel.signature, kernel.arch, made.template_dirs)
         try:
-            binary = cubins.get(compile_job(source, kernel.arch, toolchain()).digest)
+            binary = cubins.get(job_of(kernel, made.template_dirs).digest)
         except CompilerUnavailable:
             return None
         if binary is None or not binary.path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kt.cache.records import BestConfig
+from kt.devices.device import DeviceIdentity
 from kt.errors import NoValidConfiguration
 from kt.export.buckets import add_buckets
 from kt.export.clocks import at_the_winners_clock, counting, lower_clock
@@ -12,7 +13,7 @@ from kt.export.contents import Candidate, Contents, Search, formats_of, group_of
 from kt.export.expected_time import Point, cost_rules, traffic_rate
 from kt.export.header import distinct
 from kt.export.kernels import Kernel, Kernels, generic, layouts_of, of_winner
-from kt.export.portfolio import Portfolio, portfolio
+from kt.export.portfolio import Admits, Portfolio, portfolio
 from kt.export.standards import add_standards
 from kt.problems.ranges import RangedShape
 from kt.search_spaces.slices import runtimes
@@ -54,12 +55,14 @@ def collect_few(
     *,
     most: int | None = None,
     within: float | None = None,
+    admits: Admits | None = None,
 ) -> tuple[Contents, Portfolio]:
     """What a header of the winners has that makes do with few kernels, and what it loses by that.
 
     Args:
         most: at most so many kernels besides the generic ones; a shape that they leave out gets a generic one.
         within: as few as can be so that no shape takes longer by more than this part.
+        admits: whether a kernel of several forms may be among them; without it none is.
 
     Raises:
         NoValidConfiguration: both are asked for, and `most` are too few.
@@ -67,13 +70,14 @@ def collect_few(
     searches = list(searches)
     chosen = distinct(winners)
     known = _listed(chosen, [of_winner(best, spaces) for best in chosen], spaces)
-    found = portfolio(known, _measured(known, searches), most=most, within=within)
+    found = portfolio(known, _measured(known, searches), most=most, within=within, admits=admits)
     if most is not None and found.kernels > most and within is not None:
         message = f"no {most} kernels serve every shape within {100 * within:.3g}% of its winner: {found.kernels} do"
         raise NoValidConfiguration(message, hint="allow more kernels, or a greater loss")
     result = _listed(found.winners(), [one.kernel for one in found.served], spaces)
     times = _measured(result, searches)
     _add_neighbours(result, times)
+    _add_other_forms(result, times)
     _add_generics(result)
     add_buckets(result, ranged, times)
     return result, found
@@ -98,15 +102,35 @@ def _add_neighbours(result: Contents, times: Sequence[Mapping[str, float]]) -> N
         own = [entry for entry in result.entries if result.kernels.variants[entry].kernel == number]
         if any(own[0] in one.variants for one in group):
             continue
-        kernel = result.kernels.kernels[number]
-        others = [result.kernels.add(kernel, runtime) for runtime in runtimes(kernel.space)]
-        points = [
-            point
-            for entry, other in enumerate(result.winners)
-            if other.key.device == best.key.device
-            for point in _points(result, kernel, entry, times[entry])
-        ]
-        group.append(Candidate(tuple(dict.fromkeys([*own, *others])), tuple(points)))
+        group.append(_candidate(result, result.kernels.kernels[number], own, best.key.device, times))
+
+
+def _add_other_forms(result: Contents, times: Sequence[Mapping[str, float]]) -> None:
+    """What a kernel has besides the forms in which it serves winners, for problems of these formats in every layout."""
+    known = {kernel.identity for kernel in result.kernels.kernels}
+    used = {result.entries[index]: best for index, best in reversed(list(enumerate(result.winners)))}
+    for number, best in sorted(used.items()):
+        kernel = result.kernels.kernels[result.kernels.variants[number].kernel]
+        for one in (kernel.of_form(form) for form in kernel.forms):
+            if one.identity not in known:
+                known.add(one.identity)
+                key = (*group_of(best)[:-1], one.signature.layout)
+                candidate = _candidate(result, one, [], best.key.device, times)
+                result.groups.setdefault(key, []).append(candidate)
+
+
+def _candidate(
+    result: Contents, kernel: Kernel, own: Sequence[int], device: DeviceIdentity, times: Sequence[Mapping[str, float]]
+) -> Candidate:
+    """A kernel with run-time choices, those of variants that have won first, and where it was measured on a device."""
+    others = [result.kernels.add(kernel, runtime) for runtime in runtimes(kernel.space)]
+    points = [
+        point
+        for entry, other in enumerate(result.winners)
+        if other.key.device == device
+        for point in _points(result, kernel, entry, times[entry])
+    ]
+    return Candidate(tuple(dict.fromkeys([*own, *others])), tuple(points))
 
 
 def _points(result: Contents, kernel: Kernel, entry: int, times: Mapping[str, float]) -> Iterator[Point]:

@@ -38,7 +38,8 @@ __all__ = [
 NARROW = 1.5
 NARROW_STORES = 1.1
 
-Source = Literal["measured", "expected", "predicted"]  # of a time
+# Of a time; "alike": it was measured of the same parameters in a kernel of that form alone, and not of one of several.
+Source = Literal["measured", "alike", "expected", "predicted"]
 Search = tuple[CacheKey, Mapping[Config, Measurement]]
 Formats = tuple[str, str, str, str]  # dtype, accumulator, output, epilogue
 GroupKey = tuple[DeviceIdentity, str, str, str, str, str]  # device, formats, layout

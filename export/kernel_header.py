@@ -32,7 +32,7 @@ FIRST_EXACT = 90  # from this compute capability on, kernels are for an architec
 
 @dataclass(frozen=True)
 class _Emitted:
-    """A kernel as the template of the header needs it."""
+    """A kernel as the template of the header needs it; `code` is empty if another form of it has it."""
 
     name: str
     about: str
@@ -135,22 +135,27 @@ class _Writer:
 
     def __init__(self, kernels: Kernels, template_dirs: tuple[Path, ...], namespace: str) -> None:
         self._kernels, self._template_dirs, self._namespace = kernels, template_dirs, namespace
-        self._pieces = [self._piece(kernel) for kernel in kernels.kernels]
+        self._codes = list({kernel.code: kernel for kernel in kernels.kernels}.values())  # each once
+        numbers = {kernel.code: number for number, kernel in enumerate(self._codes)}
+        self._code_of = [numbers[kernel.code] for kernel in kernels.kernels]
+        self._pieces = [self._piece(kernel) for kernel in self._codes]
         self._groups = grouped(self._pieces)
 
     def context(self) -> dict[str, Any]:
         launchers = self._launchers()
         emitted = [self._emitted(index, launchers[index]) for index in range(len(launchers))]
+        codes = [self._emitted_code(number) for number in range(len(self._codes))]
         exact = sorted({one.least for one in self._kernels.kernels if one.capability >= FIRST_EXACT})
         return {
-            "groups": [self._group(index, emitted) for index in range(len(self._groups))],
+            "groups": [self._group(index, codes) for index in range(len(self._groups))],
             "kernels": emitted,
+            "code_count": len(codes),
             "variants": [self._variant(index) for index in range(len(self._kernels.variants))],
             "most_steps": max([1, *(one.launches for one in launchers)]),
             "most_maps": max([1, *(one.tensor_maps for one in launchers)]),
             "functions": max(1, sum(one.launches for one in launchers)),
             "tensor_maps": any(one.tensor_maps for one in launchers),
-            "clusters": any("KT_CLUSTER_DIMS" in one.code for one in emitted),
+            "clusters": any("KT_CLUSTER_DIMS" in one.code for one in codes),
             "cuda_headers": sorted({name for one in self._pieces for name in one.includes}),
             "exact_targets": exact,
             "namespace_prefix": "::" + self._namespace + "::",
@@ -160,7 +165,9 @@ class _Writer:
         }
 
     def _piece(self, kernel: Kernel) -> Piece:
-        parts = rendered_parts(kernel.space, kernel.config, kernel.signature, kernel.arch, self._template_dirs)
+        parts = rendered_parts(
+            kernel.space, kernel.config, kernel.rendered, kernel.arch, self._template_dirs, kernel.forms
+        )
         return piece(kernel.space.template, parts, self._header)
 
     def _header(self, name: str) -> str:
@@ -170,40 +177,42 @@ class _Writer:
         found: list[Launcher] = []
         for index, kernel in enumerate(self._kernels.kernels):
             first = sum(one.launches for one in found)
-            scope = f"{_group_name(self._group_of(index))}::{_kernel_name(index)}"
+            number = self._code_of[index]
+            scope = f"{_group_name(self._group_of(number))}::{_kernel_name(number)}"
             found.append(launcher(kernel, scope, first))
         return found
 
-    def _group_of(self, index: int) -> int:
-        return next(number for number, group in enumerate(self._groups) if index in group.members)
+    def _group_of(self, code: int) -> int:
+        return next(number for number, group in enumerate(self._groups) if code in group.members)
 
     def _emitted(self, index: int, of_launches: Launcher) -> _Emitted:
-        kernel = self._kernels.kernels[index]
-        where = kernel.space.source or kernel.space.family
-        code = tidy(kernels_as_templates(self._pieces[index].code, _condition(kernel), where))
-        return _Emitted(
-            _kernel_name(index),
-            _about(kernel),
-            code,
-            of_launches.lines,
-            of_launches.costs,
-            self._reads(self._group_of(index)),
-        )
+        """How a kernel is launched."""
+        kernel, number = self._kernels.kernels[index], self._code_of[index]
+        condition = self._reads(self._group_of(number))
+        return _Emitted(_kernel_name(number), _about(kernel), "", of_launches.lines, of_launches.costs, condition)
 
-    def _group(self, number: int, emitted: Sequence[_Emitted]) -> dict[str, Any]:
+    def _emitted_code(self, number: int) -> _Emitted:
+        """What is compiled."""
+        kernel = self._codes[number]
+        where = kernel.space.source or kernel.space.family
+        code = tidy(kernels_as_templates(self._pieces[number].code, _condition(kernel), where))
+        about = _about_forms(kernel) if kernel.forms else _about(kernel)
+        return _Emitted(_kernel_name(number), about, code, (), (), self._reads(self._group_of(number)))
+
+    def _group(self, number: int, codes: Sequence[_Emitted]) -> dict[str, Any]:
         group: Group = self._groups[number]
         return {
             "name": _group_name(number),
             "condition": self._reads(number),
             "prologue": group.prologue,
             "headers": "\n".join(map(self._header, group.headers)),
-            "kernels": [emitted[index] for index in group.members],
+            "kernels": [codes[index] for index in group.members],
             "macros": group.macros,
         }
 
     def _reads(self, number: int) -> str:
         """When a compiler reads a group at all: its headers may use what older GPUs do not have."""
-        least = min(self._kernels.kernels[index].least for index in self._groups[number].members)
+        least = min(self._codes[index].least for index in self._groups[number].members)
         return f"!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= {least * 10}"
 
     def _variant(self, index: int) -> str:
@@ -233,6 +242,17 @@ def _about(kernel: Kernel) -> str:
     rows = f"{signature.align_a}, {signature.align_b} and {signature.align_c}"
     chosen = " ".join(f"{name}={value}" for name, value in kernel.config.parameters)
     return f"{kernel.config.family} {signature.dtype} {signature.layout}, rows aligned to {rows} bytes: {chosen}"
+
+
+def _about_forms(kernel: Kernel) -> str:
+    """The same of all its forms. Its comment goes over two lines."""
+    layouts = " ".join(dict.fromkeys(form.layout for form in kernel.forms))
+    stores = " or ".join(str(store) for store in sorted({form.align_c for form in kernel.forms}))
+    rendered = kernel.rendered
+    rows = f"{rendered.align_a}, {rendered.align_b} and {stores}"
+    chosen = " ".join(f"{name}={value}" for name, value in kernel.config.parameters)
+    about = f"{kernel.config.family} {rendered.dtype} {layouts}, rows aligned to {rows} bytes: {chosen}"
+    return f"{about}\n// Its times in the table were measured of kernels for one layout each: they are predicted."
 
 
 def _group_name(number: int) -> str:

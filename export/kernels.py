@@ -33,6 +33,8 @@ class Kernel:
         config: its parameters; run-time choices are those of the default and count for nothing.
         arch: target that it is rendered for, e.g. "sm_90a".
         least, most: compute capabilities, e.g. 90.
+        forms: signatures that its code is compiled for, `signature` among them; none if that is the only one.
+        lenient: it may be given what a search would not try it for, as one of few.
     """
 
     space: SearchSpace
@@ -41,11 +43,32 @@ class Kernel:
     arch: str
     least: int
     most: int
+    forms: tuple[Signature, ...] = ()
+    lenient: bool = False
 
     @property
     def identity(self) -> tuple[object, ...]:
+        return (*self.code, self.signature)
+
+    @property
+    def code(self) -> tuple[object, ...]:
+        """The identity of what is compiled, which kernels of several forms have in common."""
         parameters = Config(self.config.family, self.config.parameters).identity
-        return (parameters, self.signature, self.arch, self.least, self.most)
+        return (parameters, self.forms or self.signature, self.arch, self.least, self.most)
+
+    @property
+    def rendered(self) -> Signature:
+        """What the source is rendered for."""
+        return self.forms[0] if self.forms else self.signature
+
+    @property
+    def searching(self) -> int:
+        """As the expressions of a space name it."""
+        return 0 if self.lenient else 1
+
+    def of_form(self, form: Signature) -> Kernel:
+        """The same code for another of its forms."""
+        return replace(self, signature=form)
 
     @property
     def formats(self) -> tuple[str, str, str, str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kt.errors import InputError
 from kt.export.cpp_expression import Term, known, printed, reference
 from kt.export.expected_time import COST_NAMES, cost_rules
+from kt.export.forms import most_smem
 from kt.export.kernels import Kernel
 from kt.export.keywords import KEYWORDS
 from kt.search_spaces.expression import Expression
@@ -85,7 +86,7 @@ def launcher(kernel: Kernel, namespace: str, first: int) -> Launcher:
 
 class _Writer:
     def __init__(self, kernel: Kernel, namespace: str, first: int) -> None:
-        self._space, self._namespace, self._first = kernel.space, namespace, first
+        self._kernel, self._space, self._namespace, self._first = kernel, kernel.space, namespace, first
         self._where = f"{kernel.space.source or kernel.space.family}: {kernel.config.label}"
         self._terms = _Terms(kernel, kernel.space.derived, self._where)
         self._costs = _Terms(kernel, cost_rules(kernel.space), self._where)
@@ -130,6 +131,8 @@ class _Writer:
 
     def _launch(self, rule: LaunchRule) -> list[str]:
         parts = [self._term(part).as_int for part in (rule.grid, rule.block, rule.smem_bytes)]
+        smem = most_smem(self._space, self._kernel.config, self._kernel.forms, self._kernel.arch, rule)
+        parts[2] = parts[2] if smem is None else known(smem).as_int
         kernel = f"address({self._namespace}::{rule.kernel}<0>)"
         parts.append(self._term(rule.programmatic).as_truth)
         lines = [f"if (!out.launch({kernel}, {self._first + self._count}, {', '.join(parts)})) return false;"]
@@ -171,6 +174,7 @@ class _Terms(Mapping[str, Term]):
         self._derived, self._where = derived, where
         given = signature_names(kernel.signature, kernel.arch) | dict(kernel.config.parameters)
         self._terms: dict[str, Term] = {name: known(value) for name, value in given.items()}
+        self._terms["searching"] = known(kernel.searching)
         if kernel.capability:
             self._terms["device.compute_capability"] = known(kernel.capability)
         self._sources = {name: f"sizes.{name}" for name in SIZES}

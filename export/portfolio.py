@@ -8,7 +8,8 @@ more shapes; they are among those that are chosen from.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from kt.cache.records import BestConfig, Measurement
@@ -17,6 +18,7 @@ from kt.errors import NoValidConfiguration
 from kt.export.contents import Contents, Source, formats_of, known_device, narrowing
 from kt.export.covering import best_of, cheapest_alike, smallest_cover
 from kt.export.expected_time import Costs, Point, costs_of_each, expected
+from kt.export.forms import forms_of, most_smem
 from kt.export.kernels import Kernel, generic, on_device
 from kt.export.runnable import launches_of, names_of, never_runs
 from kt.export.standards import ABSENT
@@ -26,9 +28,11 @@ from kt.search_spaces.copies import COPYING, copying_for, without_copies
 from kt.search_spaces.names import Names
 from kt.search_spaces.space import Config, SearchSpace, Value
 
-__all__ = ["Portfolio", "Served", "portfolio"]
+__all__ = ["Admits", "Portfolio", "Served", "portfolio"]
 
 Runtime = tuple[tuple[str, Value], ...]
+Offer = tuple[float, Runtime, Source]  # microseconds, with which run-time choices, and how that is known
+Admits = Callable[[Kernel], bool]
 Parameters = tuple[str, tuple[tuple[str, Value], ...]]  # with the family
 
 
@@ -40,8 +44,8 @@ class Served:
         winner: as it was tuned.
         kernel, runtime: what serves it.
         time_us: of that.
-        source: "expected" if the time was carried over from another shape; "predicted" if the model's is behind it, or
-            behind the winner's own.
+        source: "expected" if the time was carried over from another shape; "alike" if a kernel of one form was measured
+            and one of several serves; "predicted" if the model's is behind it, or behind the winner's own.
         generic: none of the kernels serves it, so the generic one does, and its time is not known.
     """
 
@@ -73,7 +77,7 @@ class Portfolio:
     @property
     def kernels(self) -> int:
         """How many there are, generic ones apart."""
-        return len({one.kernel.identity for one in self.known})
+        return len({one.kernel.code for one in self.known})
 
     @property
     def known(self) -> tuple[Served, ...]:
@@ -92,7 +96,12 @@ class Portfolio:
 
 
 def portfolio(
-    known: Contents, times: Sequence[Mapping[str, float]], *, most: int | None = None, within: float | None = None
+    known: Contents,
+    times: Sequence[Mapping[str, float]],
+    *,
+    most: int | None = None,
+    within: float | None = None,
+    admits: Admits | None = None,
 ) -> Portfolio:
     """The kernels to take.
 
@@ -101,34 +110,81 @@ def portfolio(
         times: for each winner, microseconds by configuration.
         most: take at most so many, and lose as little as can be on the mean.
         within: take as few as can be so that no shape loses more than this part; of equally many, such as lose little.
+        admits: whether a kernel of several forms may be taken, asked of those that would be; without it none is.
     """
-    offers = _Offers(known, times)
+    offers = _Offers(known, times, forms=admits is not None)
+    while True:
+        chosen = _chosen(offers, most or len(known.winners), within)
+        served = tuple(offers.served(index, chosen) for index in range(len(known.winners)))
+        several = {one.kernel.code: one.kernel for one in served if one.kernel.forms}
+        refused = {code for code, kernel in several.items() if admits is None or not admits(kernel)}
+        if not refused:
+            return Portfolio(served, len({known.kernels.variants[entry].kernel for entry in known.entries}))
+        offers.leave_out(refused)
+
+
+def _chosen(offers: _Offers, most: int, within: float | None) -> list[int]:
+    """Numbers of the offers to take; one of several forms of which one is used becomes that one alone."""
     if within is not None:
         chosen = [one for part in offers.parts() for one in offers.fewest(part, 1.0 + within)]
     else:
-        chosen = best_of(offers.matrix(), most or len(known.winners), math.log(ABSENT))
-    served = tuple(offers.served(index, chosen) for index in range(len(known.winners)))
-    return Portfolio(served, len({known.kernels.variants[entry].kernel for entry in known.entries}))
+        chosen = best_of(offers.matrix(), most, math.log(ABSENT))
+    return offers.narrowed(chosen)
 
 
 class _Offers:
     """Every kernel that may serve a shape, with the times."""
 
-    def __init__(self, known: Contents, times: Sequence[Mapping[str, float]]) -> None:
-        self._known, self._times = known, times
+    def __init__(self, known: Contents, times: Sequence[Mapping[str, float]], *, forms: bool) -> None:
+        self._known, self._times, self._forms = known, times, forms
         self._kernels: list[Kernel] = []
-        self._best: list[dict[int, tuple[float, Runtime, Source]]] = []  # of each kernel, by shape
+        self._best: list[dict[int, tuple[Offer, Kernel]]] = []  # of each kernel, by shape, and in which form
+        self._known_times: dict[tuple[tuple[object, ...], int], Offer | None] = {}
         self._points: dict[tuple[object, DeviceIdentity], list[Point]] = {}
         self._devices = {best.key.device: known_device(best.key.device) for best in known.winners}
         self._runtimes = _runtimes(known.winners)
         self._known_choices: dict[tuple[tuple[object, ...], int], dict[Runtime, float]] = {}
         self._by_kernel = [self._of_kernels(of_shape) for of_shape in times]
-        for members in self.parts():
+        for members in self._parts(by_layout=True):
             for kernel in self._of_part(members):
-                best = {index: one for index in members if (one := self._time(kernel, index)) is not None}
-                if best:
-                    self._kernels.append(kernel)
-                    self._best.append(best)
+                self._add(kernel, members)
+        if forms:
+            for members in self.parts():
+                for kernel in self._of_several_forms(members):
+                    self._add(kernel, members)
+
+    def _add(self, kernel: Kernel, members: Sequence[int]) -> int:
+        """Offers a kernel for those shapes that it can compute; its number."""
+        best = {index: one for index in members if (one := self._offer(kernel, index)) is not None}
+        if best:
+            self._kernels.append(kernel)
+            self._best.append(best)
+        return len(self._kernels) - 1
+
+    def leave_out(self, codes: AbstractSet[tuple[object, ...]]) -> None:
+        """Offers these no more."""
+        kept = [number for number, kernel in enumerate(self._kernels) if kernel.code not in codes]
+        self._kernels = [self._kernels[number] for number in kept]
+        self._best = [self._best[number] for number in kept]
+
+    def narrowed(self, chosen: Sequence[int]) -> list[int]:
+        """The same choice, but a kernel of several forms is one of the only form that any shape takes of it."""
+        used: dict[int, dict[tuple[object, ...], Kernel]] = {}
+        for index in range(len(self._known.winners)):
+            number = self._server(index, chosen)
+            if number is not None:
+                kernel = self._best[number][index][1]
+                used.setdefault(number, {})[kernel.identity] = kernel
+        return [self._alone(number, list(used.get(number, {}).values())) for number in chosen]
+
+    def _alone(self, number: int, used: Sequence[Kernel]) -> int:
+        """The number of the kernel of one form, if that is the only one of several which are used."""
+        if len(used) != 1 or not used[0].forms:
+            return number
+        single = replace(used[0], forms=())
+        known = (other for other, one in enumerate(self._kernels) if one.identity == single.identity)
+        found = next(known, None)
+        return self._add(single, sorted(self._best[number])) if found is None else found
 
     def _of_kernels(self, of_shape: Mapping[str, float]) -> dict[Parameters, dict[Runtime, float]]:
         """The times of a shape, by family and parameters."""
@@ -139,18 +195,21 @@ class _Offers:
         return found
 
     def parts(self) -> list[list[int]]:
-        """Numbers of the winners that a kernel may share: of one device, formats and layout."""
+        """Numbers of the winners that a kernel may share: of one device and formats, and of one layout unless kernels
+        may have several."""
+        return self._parts(by_layout=not self._forms)
+
+    def _parts(self, *, by_layout: bool) -> list[list[int]]:
         parts: dict[object, list[int]] = {}
         for index, best in enumerate(self._known.winners):
-            key = (best.key.device, formats_of(best.key.problem), best.key.problem.layout)
+            key = (best.key.device, formats_of(best.key.problem), best.key.problem.layout if by_layout else "")
             parts.setdefault(key, []).append(index)
         return list(parts.values())
 
     def matrix(self) -> list[dict[int, float]]:
         """For each kernel and shape the logarithm of how many times as long as the winner it takes."""
         return [
-            {index: math.log(self._ratio(index, time_us)) for index, (time_us, _, _) in best.items()}
-            for best in self._best
+            {index: math.log(self._ratio(index, offer[0])) for index, (offer, _) in best.items()} for best in self._best
         ]
 
     def fewest(self, part: Sequence[int], ratio: float) -> list[int]:
@@ -166,15 +225,20 @@ class _Offers:
     def served(self, index: int, chosen: Sequence[int]) -> Served:
         """What serves a shape best; the generic kernel if nothing that was chosen does."""
         winner = self._known.winners[index]
-        able = [(self._best[number][index], number) for number in chosen if index in self._best[number]]
-        if able:
-            (time_us, runtime, source), number = min(able, key=lambda item: (item[0][0], item[1]))
+        number = self._server(index, chosen)
+        if number is not None:
+            (time_us, runtime, source), kernel = self._best[number][index]
             source = "predicted" if winner.measurement.predicted else source
-            return Served(winner, self._kernels[number], runtime, time_us, source)
-        kernel = generic(tuple(self._known.spaces.values()), winner.key.problem.signature)
-        if kernel is None:
+            return Served(winner, kernel, runtime, time_us, source)
+        slow = generic(tuple(self._known.spaces.values()), winner.key.problem.signature)
+        if slow is None:
             raise NoValidConfiguration(f"no generic kernel serves {winner.key.problem.label}", hint="take more kernels")
-        return Served(winner, kernel, kernel.config.runtime, ABSENT * self._won(index), "expected", generic=True)
+        return Served(winner, slow, slow.config.runtime, ABSENT * self._won(index), "expected", generic=True)
+
+    def _server(self, index: int, chosen: Sequence[int]) -> int | None:
+        """Which of the chosen serves a shape in the least time."""
+        able = [number for number in chosen if index in self._best[number]]
+        return min(able, key=lambda number: (self._best[number][index][0][0], number), default=None)
 
     def _ratio(self, index: int, time_us: float) -> float:
         return max(1.0, time_us / self._won(index))
@@ -186,6 +250,29 @@ class _Offers:
         """The parameters of kernels that have won somewhere, as they were measured on the part's shapes, for all
         alignments that these have: what wins none of them may do well on many."""
         device = self._known.winners[members[0]].key.device
+        for space, config, signature in self._rendered(members):
+            yield replace(on_device(space, config, signature, device.compute_capability), lenient=True)
+
+    def _of_several_forms(self, members: Sequence[int]) -> Iterator[Kernel]:
+        """The same for kernels of several forms, where the family has such."""
+        device, known = self._known.winners[members[0]].key.device, set[tuple[object, ...]]()
+        for space, config, signature in self._rendered(members):
+            alone = on_device(space, config, signature, device.compute_capability)
+            kernel = replace(alone, forms=forms_of(space, config, signature, alone.arch), lenient=True)
+            if kernel.forms and kernel.code not in known and self._has_room(kernel, device):
+                known.add(kernel.code)
+                yield kernel.of_form(kernel.rendered)
+
+    def _has_room(self, kernel: Kernel, device: DeviceIdentity) -> bool:
+        """Whether a block's shared memory suffices for each form."""
+        most = self._devices[device].smem_per_block_optin
+        needs = (
+            most_smem(kernel.space, kernel.config, kernel.forms, kernel.arch, rule) for rule in kernel.space.launches
+        )
+        return all((one or 0) <= most for one in needs)
+
+    def _rendered(self, members: Sequence[int]) -> Iterator[tuple[SearchSpace, Config, Signature]]:
+        """Of which configurations, for which alignments there might be kernels."""
         signatures = dict.fromkeys(self._known.winners[index].key.problem.signature for index in members)
         plain: dict[str, Config] = {}
         for config in self._measured_on(members):
@@ -194,14 +281,34 @@ class _Offers:
             space = self._known.spaces[config.family]
             for signature in signatures:
                 for one in dict.fromkeys((config, _packed(space, config, signature))):
-                    yield on_device(space, one, signature, device.compute_capability)
+                    yield space, one, signature
 
     def _measured_on(self, members: Sequence[int]) -> Iterator[Config]:
         """Configurations that were measured on the part's shapes; those of winners first."""
         yield from (self._known.winners[index].config for index in members)
         yield from (self._known.configs[identity] for index in members for identity in self._times[index])
 
-    def _time(self, kernel: Kernel, index: int) -> tuple[float, Runtime, Source] | None:
+    def _offer(self, kernel: Kernel, index: int) -> tuple[Offer, Kernel] | None:
+        """The least time of the kernel on a shape, and in which form: of each that of a kernel of it alone."""
+        layout = self._known.winners[index].key.problem.layout
+        found: list[tuple[Offer, Kernel]] = []
+        for form in kernel.forms or (kernel.signature,):
+            offer = (
+                self._time_alone(replace(kernel, signature=form, forms=()), index) if form.layout == layout else None
+            )
+            if offer is not None:
+                time_us, runtime, source = offer
+                source = "alike" if kernel.forms and source == "measured" else source
+                found.append(((time_us, runtime, source), kernel.of_form(form)))
+        return min(found, key=lambda one: one[0][0], default=None)
+
+    def _time_alone(self, kernel: Kernel, index: int) -> Offer | None:
+        name = (kernel.identity, index)
+        if name not in self._known_times:
+            self._known_times[name] = self._time(kernel, index)
+        return self._known_times[name]
+
+    def _time(self, kernel: Kernel, index: int) -> Offer | None:
         """The least time of the kernel on a shape, with the run-time choices, and where the time is from."""
         key = self._known.winners[index].key
         if never_runs(kernel, key.problem, self._devices[key.device]):
@@ -212,7 +319,7 @@ class _Offers:
         found = [one for one in (measured, self._expected_time(kernel, index)) if one is not None]
         return min(found, key=lambda one: one[0], default=None)
 
-    def _measured_time(self, kernel: Kernel, index: int) -> tuple[float, Runtime, Source] | None:
+    def _measured_time(self, kernel: Kernel, index: int) -> Offer | None:
         """The least that was measured of the parameters on the shape, of what the kernel can run."""
         problem = self._known.winners[index].key.problem
         own = problem.signature == kernel.signature
@@ -223,7 +330,7 @@ class _Offers:
                 return (time_us, runtime, "measured") if own else (time_us * scale, runtime, "expected")
         return None
 
-    def _expected_time(self, kernel: Kernel, index: int) -> tuple[float, Runtime, Source] | None:
+    def _expected_time(self, kernel: Kernel, index: int) -> Offer | None:
         """The least that the kernel is expected to take with run-time choices that were not measured on the shape."""
         family, best = kernel.config.family, self._known.winners[index]
         known = self._choices(kernel, index)
@@ -305,7 +412,7 @@ def _entry(served: Served) -> BestConfig:
     """The winner of a shape as it is served: the table says what is launched."""
     winner, kernel = served.winner, served.kernel
     config = Config(kernel.config.family, kernel.config.parameters, served.runtime)
-    if config.identity == winner.config.identity:
+    if config.identity == winner.config.identity and not kernel.forms:
         return winner
     launches = launches_of(kernel, served.runtime, winner.key.problem, known_device(winner.key.device))
     assert launches is not None

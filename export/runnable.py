@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kt.devices.device import Device
 from kt.errors import InputError
+from kt.export.forms import most_smem
 from kt.export.kernels import Kernel
 from kt.problems import Problem
 from kt.search_spaces.launch import resolve, violated
@@ -41,15 +44,25 @@ def launches_of(
     if any(problem.alignment(name) < aligned[f"align_{name}"] for name in "abc"):
         return None
     config = Config(kernel.config.family, kernel.config.parameters, runtime)
-    names = {**device.names(), **problem.names(), **aligned}
+    names = {**device.names(), **problem.names(), **aligned, "searching": kernel.searching}
     try:
         if violated(kernel.space, config, names) is not None:
             return None
         launches, workspace = resolve(kernel.space, config, names)
+        launches = tuple(_with_room(kernel, one) for one in launches)
     except InputError:
+        return None
+    if any(launch.smem_bytes > device.smem_per_block_optin for launch in launches):
         return None
     maps = [one for launch in launches for one in launch.tensor_maps]
     return (launches, workspace) if all(_addressable(one, problem) for one in maps) else None
+
+
+def _with_room(kernel: Kernel, launch: Launch) -> Launch:
+    """A launch with the shared memory that a kernel of several forms has in each of them."""
+    rule = next(rule for rule in kernel.space.launches if rule.kernel == launch.kernel)
+    smem = most_smem(kernel.space, kernel.config, kernel.forms, kernel.arch, rule)
+    return launch if smem is None else replace(launch, smem_bytes=smem)
 
 
 def never_runs(kernel: Kernel, problem: Problem, device: Device) -> bool:
@@ -73,7 +86,7 @@ def names_of(
     """Every name of the kernel's space with its value; rows are as well aligned as the kernel takes them to be."""
     aligned = {f"align_{name}": getattr(kernel.signature, f"align_{name}") for name in "abc"}
     choices = dict((*kernel.config.parameters, *runtime))
-    return {**device.names(), **problem.names(), **aligned, **choices}
+    return {**device.names(), **problem.names(), **aligned, "searching": kernel.searching, **choices}
 
 
 def _addressable(one: TensorMap, problem: Problem) -> bool:

@@ -202,7 +202,7 @@ class Problem:
             "lda": self.lda, "ldb": self.ldb, "ldc": self.ldc,
             "align_a": self.alignment("a"), "align_b": self.alignment("b"), "align_c": self.alignment("c"),
             "operand_align_a": self.alignment("a"), "operand_align_b": self.alignment("b"),
-            "beta": self.beta, "layout_a": self.layout[0], "layout_b": self.layout[1],
+            "searching": 1, "beta": self.beta, "layout_a": self.layout[0], "layout_b": self.layout[1],
             "dtype": self.dtype, "accumulator": self.accumulator, "out_dtype": self.out_dtype,
             "sizeof_in": self.element_bytes["a"], "sizeof_out": self.element_bytes["c"],
             "sizeof_acc": ACCUMULATORS[self.accumulator][0],

@@ -26,19 +26,30 @@ _COMMENT_OR_TEXT = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.
 
 
 def render(
-    space: SearchSpace, config: Config, signature: Signature, arch: str, template_dirs: Sequence[Path] = ()
+    space: SearchSpace,
+    config: Config,
+    signature: Signature,
+    arch: str,
+    template_dirs: Sequence[Path] = (),
+    forms: Sequence[Signature] = (),
 ) -> Source:
     """The source of `config` for `signature` and `arch` (NVRTC's name of the target, e.g. "sm_90a").
 
     The template sees the compile-time parameters by name, the names of `signature_names`, and `kernels`: the names of
-    the kernels that may be launched, so that what no run-time value asks for is not compiled.
+    the kernels that may be launched, so that what no run-time value asks for is not compiled. It also sees what
+    `forms` have: `shared`, whether there are several, their `layouts`, and whether rows of C are aligned in some and
+    narrower in others (`narrow_and_aligned`).
+
+    Args:
+        forms: signatures that one kernel is compiled for, in families that have such; they differ from `signature` in
+            the layout and, upwards, in C's alignment. None: `signature` alone.
 
     Raises:
         InputError: the template is missing or unreadable, has a syntax error, uses a name that is not there, never
             ends, or includes what is not its own; the message has path and line. Or its kernels do not wait for earlier
             grids, as the space says.
     """
-    names = _names(space, config, signature, arch)
+    names = _names(space, config, signature, arch, forms)
     folders = tuple(Path(folder).absolute() for folder in template_dirs)
     path = str(find_file(space.template, folders))
     text = _rendered(space.template, folders, names, path)
@@ -48,12 +59,17 @@ def render(
 
 
 def rendered_parts(
-    space: SearchSpace, config: Config, signature: Signature, arch: str, template_dirs: Sequence[Path] = ()
+    space: SearchSpace,
+    config: Config,
+    signature: Signature,
+    arch: str,
+    template_dirs: Sequence[Path] = (),
+    forms: Sequence[Signature] = (),
 ) -> list[str]:
     """What `render` gives, cut where headers stand: text and names of headers take turns, beginning with text."""
     from kt.templates.environment import headers_apart
 
-    names = _names(space, config, signature, arch)
+    names = _names(space, config, signature, arch, forms)
     folders = tuple(Path(folder).absolute() for folder in template_dirs)
     path = str(find_file(space.template, folders))
     return headers_apart(_rendered(space.template, folders, names, path, apart=True))
@@ -106,9 +122,16 @@ def _is_call(text: str, at: int) -> bool:
     return at >= 0 and not in_comment and before.strip() in ("", "kt::")
 
 
-def _names(space: SearchSpace, config: Config, signature: Signature, arch: str) -> dict[str, Any]:
+def _names(
+    space: SearchSpace, config: Config, signature: Signature, arch: str, forms: Sequence[Signature]
+) -> dict[str, Any]:
     known = signature_names(signature, arch)
-    names: dict[str, Any] = {**known, "kernels": launchable(space, config, known)}
+    every = [signature_names(one, arch) for one in forms] or [known]
+    kernels = frozenset[str]().union(*(launchable(space, config, one) for one in every))
+    layouts = tuple(dict.fromkeys(one["layout"] for one in every))
+    narrow_and_aligned = len({one["align_c"] for one in every}) > 1
+    of_forms = {"shared": len(forms) > 1, "layouts": layouts, "narrow_and_aligned": narrow_and_aligned}
+    names: dict[str, Any] = {**known, **of_forms, "kernels": kernels}
     for name, value in config.parameters:
         if name in names:
             raise InputError(f"{space.source or space.family}: a parameter cannot be called {name}; templates use it")

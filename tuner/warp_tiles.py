@@ -42,6 +42,7 @@ class WarpTiles(Tiles):
 
     Attributes:
         shifted_a, shifted_b: 1 where the operand is less aligned than asynchronous copies need.
+        by_tma: 1 where TMA copies, without instructions of the warps, and rounds tf32.
         stated_registers: of a thread, where the space derives `registers`; else 0.
     """
 
@@ -49,6 +50,7 @@ class WarpTiles(Tiles):
     warp_n: Numbers
     shifted_a: Numbers
     shifted_b: Numbers
+    by_tma: Numbers
     stated_registers: Numbers
 
     @staticmethod
@@ -65,6 +67,7 @@ class WarpTiles(Tiles):
             warp_m=warp_m, warp_n=warp_n,
             shifted_a=(1 - pack_a) * (problem.alignment("a") < _WORD_BYTES),
             shifted_b=(1 - pack_b) * (problem.alignment("b") < _WORD_BYTES),
+            by_tma=of("tma", 0),
             stated_registers=of("registers", 0),
         )  # fmt: skip
 
@@ -107,7 +110,7 @@ class WarpTiles(Tiles):
         rate = rate_of(device.mma_flops, *formats) or rate_of(device.simt_flops, *formats)
         return self.tile_m * self.tile_n * self.tile_k / self.per_clock(device, rate)
 
-    def _slots(self, conversions_each: float) -> Numbers:
+    def _slots(self, conversions_each: Numbers) -> Numbers:
         """Warp instructions of one step: products, reads, conversions and copies."""
         products = self.tile_m * self.tile_n * self.tile_k * self.element_bytes / (16 * 8 * _STEP_BYTES)
         conversions = self._read_bytes / (4 * 32) * conversions_each
@@ -117,21 +120,21 @@ class WarpTiles(Tiles):
             products
             + self._read_bytes / _MATRIX_BYTES
             + conversions
-            + _COPY_SLOTS * copies
+            + _COPY_SLOTS * copies * (1 - self.by_tma)
             + (_SHIFTED_SLOTS - _COPY_SLOTS) * shifted
         )
 
-    def _conversions(self, device: Device) -> float:
+    def _conversions(self, device: Device) -> Numbers:
         """Instructions for each register of a fragment before it is multiplied."""
         if self.problem.dtype == "tf32":
-            return 1.0 if device.compute_capability >= (9, 0) else 2.0  # rounded
+            return (1 - self.by_tma) * (1.0 if device.compute_capability >= (9, 0) else 2.0)  # rounded
         native = device.compute_capability >= (12, 0) or (
             device.compute_capability < (9, 0) and self.problem.accumulator == "fp32_fast"
         )
         if self.problem.dtype.startswith("fp8") and not native:
-            return 4.0  # widened to fp16
+            return np.asarray(4.0)  # widened to fp16
         across = (self.problem.layout[0] == "t") + (self.problem.layout[1] == "n")  # operands not contiguous along k
-        return 0.5 * across if self.element_bytes == 1 else 0.0
+        return np.asarray(0.5 * across if self.element_bytes == 1 else 0.0)
 
     def _moved(self) -> Numbers:
         """Cycles of the shared-memory pipe: what warps read, and what copies write."""

@@ -8,12 +8,15 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
 
 import pytest
 
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.device import Device
-from kt.export.kernel_header import render_kernel_header
+from kt.export.collect import collect_few
+from kt.export.kernel_header import kernel_header, render_kernel_header
 from kt.problems import LAYOUTS, Problem
 from kt.search_spaces.launch import violated
 from kt.search_spaces.loader import builtin_spaces
@@ -42,6 +45,33 @@ TUNED: list[tuple[Problem, str, dict[str, int | str]]] = [
     (Problem(1, 3072, 2048, "fp32", "nt"), "simt", {"split_k": 8}),
     (Problem(511, 513, 300, "fp64", "nt"), "simt", {}),
 ]
+
+
+# Of one kernel for every layout: how blocks multiply, and with which run-time choices for operands of which shape.
+SHARED: list[dict[str, int | str]] = [
+    {"tile_n": 128, "stages": 5, "schedule": "pingpong"},
+    {"tile_m": 64, "tile_n": 32, "tile_k_bytes": 256, "stages": 8, "consumers": 1},
+    {"tile_n": 256, "stages": 4, "cluster_m": 2},
+]
+SHAPES: list[tuple[tuple[int, int, int], dict[str, int]]] = [
+    ((1000, 1064, 520), {}),
+    ((1021, 1019, 1013), {}),
+    ((256, 264, 16384), {"split_k": 16, "raster_group": 1}),
+    ((255, 261, 16383), {"split_k": 8, "raster_group": 1}),
+    ((2048, 2056, 2048), {"stream_k": 1}),
+]
+
+
+def of_every_layout(device: Device, choices: dict[str, int | str]) -> Iterator[BestConfig]:
+    """Winners that one kernel serves: aligned and odd rows, slices of k and steps that blocks share."""
+    space = SPACES["wgmma"]
+    for number, ((sizes, runtime), layout) in enumerate(product(SHAPES, LAYOUTS)):
+        problem = Problem(*sizes, "bf16", layout)
+        packed = {f"pack_{name}": int(problem.alignment(name) < 16) for name in "ab"}
+        config = space.config({**space.default, **choices, **packed, **runtime})
+        if violated(space, config, {**device.names(), **problem.names()}) is None:
+            key = CacheKey(problem, device.identity, "nvrtc", "graph/1")
+            yield BestConfig(key, config, Measurement("ok", 50.0 + number), {"wgmma": "digest"}, complete=True)
 
 
 def winners(device: Device) -> Iterator[BestConfig]:
@@ -81,6 +111,25 @@ def test_tuned_and_unseen_shapes_are_computed_right(checks: LibraryChecks, devic
     others = Counter(checks.check(problem) for problem in dict.fromkeys(unseen(listed)))
     assert others["neighbour"] > 10
     assert others["generic"] > 0
+
+
+@pytest.mark.parametrize("choices", SHARED, ids=lambda choices: f"{choices['tile_n']}")
+def test_one_kernel_computes_every_layout_right(device: Device, choices: dict[str, int | str], tmp_path: Path) -> None:
+    """With C aligned or not, whatever the scalars, with slices and shared steps, at sizes that were not tuned too."""
+    if device.compute_capability != (9, 0):
+        pytest.skip("wgmma is for Hopper")
+    listed = list(of_every_layout(device, choices))
+    known, few = collect_few(listed, SPACES, most=1, admits=lambda _: True)
+    assert few.kernels == 1
+    assert {best.key.problem.layout for best in listed} == set(LAYOUTS)
+    assert {one.kernel.signature.align_c for one in few.known} == {2, 16}
+    checks = LibraryChecks(ExportedLibrary(build(tmp_path, kernel_header(known), device.arch)))
+    assert {checks.check(best.key.problem) for best in listed} == {"exact"}
+    chooser = random.Random(4)
+    for layout, beta in product(LAYOUTS, (0.0, 1.0, -0.5)):
+        m, n, k = (chooser.choice([129, 200, 515, 776, 1300]) for _ in range(3))
+        problem = Problem(m, n, k, "bf16", layout, chooser.choice([1, 3]), alpha=1.5, beta=beta)
+        assert checks.check(problem) == "neighbour"
 
 
 def test_pointers_that_are_aligned_worse_than_the_query_says(checks: LibraryChecks) -> None:

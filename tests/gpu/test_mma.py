@@ -105,6 +105,20 @@ def test_streamed_and_packed(formats: Formats, choice: str, checks: FamilyChecks
     checks.check(chosen)
 
 
+@pytest.mark.parametrize("choices", [{}, {"split_k": 3}], ids=["tiles", "slices"])
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_tiles_copied_by_tma(formats: Formats, choices: Mapping[str, Value], checks: FamilyChecks) -> None:
+    """Rows of whole units of 16 bytes; ragged tiles and steps of k, sums shorter than the ring, batches."""
+    if checks.device.compute_capability < (9, 0):
+        pytest.skip(f"{checks.device.name} has no TMA")
+    sizes = [(528, 544, 272, 1), (144, 80, 1040, 3), (16, 80, 48, 1), (16, 16, 16, 2), (2064, 1040, 96, 1)]
+    problems = [formats.problem(m, n, k, layout, batch=batch) for layout in LAYOUTS for m, n, k, batch in sizes]
+    problems += [formats.problem(515, 257, 1040, "nt"), formats.problem(1, 3, 4096, "nt", batch=2)]
+    chosen = [case for case in cases(checks, problems, 2, {**choices, "tma": 1}) if case[1]]
+    assert bool(chosen) == (formats.dtype != "fp64"), "rows along k are for every format that lies in words"
+    checks.check(chosen)
+
+
 def doubles(sizes: Sequence[tuple[int, int, int]], batches: Sequence[int]) -> list[Problem]:
     """A problem of each layout; C is read in two of them."""
     return [
@@ -151,7 +165,8 @@ def test_tf32_is_rounded_to_the_nearest(layout: str, checks: FamilyChecks) -> No
     for left, right in ((values, identity), (identity, values)):
         stored = {"a": left if layout[0] == "n" else left.T, "b": right if layout[1] == "n" else right.T, "c": values}
         memory = {name: np.ascontiguousarray(matrix).view(np.uint8).ravel() for name, matrix in stored.items()}
-        for candidate in checks.candidates(problem, [SPACE.default_config, *covering.choose(problem, 2)]):
+        by_tma = covering.choose(problem, 1, {"tma": 1})
+        for candidate in checks.candidates(problem, [SPACE.default_config, *by_tma, *covering.choose(problem, 2)]):
             result = (
                 launched(checks.reference.gpu, problem, candidate, memory, (1.0, 0.0)).view(np.float32).reshape(48, 48)
             )

@@ -16,10 +16,10 @@ from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.catalog import modelled
 from kt.devices.device import Device
 from kt.errors import InputError
-from kt.export.collect import collect
+from kt.export.collect import collect, collect_few
 from kt.export.contents import Contents, Search
 from kt.export.dispatch import pick
-from kt.export.kernel_header import render_kernel_header
+from kt.export.kernel_header import kernel_header, render_kernel_header
 from kt.export.kernels import Kernel, of_winner, on_device
 from kt.export.launch_code import launcher
 from kt.export.runnable import launches_of, never_runs
@@ -131,6 +131,20 @@ def winners() -> list[BestConfig]:
         (short, configured("mma", short, direct=1, hold_b=1)),
         (classes, configured("wgmma", classes, tile_n=256, stages=4, pack_a=1, classes_b=1)),
     ]
+    return [winner(problem, config, 100.0 + i) for i, (problem, config) in enumerate(chosen)]
+
+
+def in_every_layout() -> list[BestConfig]:
+    """What one kernel of several forms serves: every layout, C aligned or not, copies, slices of k, shared steps."""
+    shared: dict[str, int | str] = {"tile_n": 128, "stages": 5, "schedule": "pingpong"}
+    chosen = []
+    for number, layout in enumerate(LAYOUTS):
+        aligned = Problem(2048 + 1024 * number, 4096, 4096, "bf16", layout)
+        odd = Problem(1021, 1019 + 32 * number, 1013, "bf16", layout)
+        deep = Problem(256, 256, 65536, "bf16", layout)
+        chosen += [(aligned, configured("wgmma", aligned, **shared, stream_k=number % 2))]
+        chosen += [(odd, configured("wgmma", odd, **shared, pack_a=1, pack_b=1))]
+        chosen += [(deep, configured("wgmma", deep, **shared, split_k=16, raster_group=1))]
     return [winner(problem, config, 100.0 + i) for i, (problem, config) in enumerate(chosen)]
 
 
@@ -293,6 +307,45 @@ def test_plans_are_those_of_python(planner: Path) -> None:
     assert {line.split()[0] for line in answers} >= {"exact", "neighbour", "standard", "generic", "nothing"}
     in_order = [line for line in answers if re.search(r"\| \d+ \d+ \d+ 0 map a", line)]
     assert in_order, "a kernel that may copy has met operands that need none"
+
+
+@needs_nvcc
+def test_plans_of_one_kernel_for_every_layout_are_those_of_python(tmp_path: Path) -> None:
+    """Its code is there once; each layout, and each alignment of C, is launched as a kernel for it alone would be."""
+    rows = Problem(64, 4096, 4096, "bf16", "nt")  # a kernel of few, which may be given fewer
+    listed = [*in_every_layout(), winner(rows, configured("wgmma", rows, tile_m=64, stages=8, consumers=1), 99.0)]
+    known, few = collect_few(listed, SPACES, most=2, admits=lambda _: True)
+    assert (few.kernels, len(few.known)) == (2, len(listed))
+    header = kernel_header(known)
+    assert len(re.findall(r"kt_gemm\(const __grid_constant__ [\w:]+ args, const __grid_constant__", header)) == 2
+    assert pick(known, replace(rows, m=32), H200).found == "neighbour"
+    (tmp_path / "plan.cu").write_text(PLAN)
+    (tmp_path / "kt_gemm.cuh").write_text(header)
+    nvcc(tmp_path, "-arch=sm_75", "plan.cu", "-o", "plan")
+    asked = list(problems(listed))
+    answers = planned(tmp_path / "plan", asked)
+    wanted = [answer(known, problem, H200) for problem in asked]
+    assert [one for one in zip(asked, answers, wanted, strict=True) if one[1] != one[2]][:5] == []
+    assert {line.split()[0] for line in answers} >= {"exact", "neighbour", "generic"}
+
+
+def test_a_launch_of_a_kernel_of_several_forms_has_room_for_each() -> None:
+    """Shared memory is that of the form which takes most; all else is as of a kernel for that form alone."""
+    listed = in_every_layout()
+    known, _ = collect_few(listed, SPACES, most=1, admits=lambda _: True)
+    most = set()
+    for best in listed:
+        found = pick(known, best.key.problem, H200)
+        assert found.launches is not None
+        variant = known.kernels.variants[found.variant]
+        kernel = known.kernels.kernels[variant.kernel]
+        alone = launches_of(replace(kernel, forms=()), variant.runtime, best.key.problem, H200)
+        assert alone is not None
+        for launch, other in zip(found.launches[0], alone[0], strict=True):
+            assert launch == replace(other, smem_bytes=launch.smem_bytes)
+            assert launch.smem_bytes >= other.smem_bytes
+            most |= {launch.smem_bytes} if launch.kernel == "kt_gemm" else set()
+    assert len(most) == 1
 
 
 def test_what_never_runs_has_no_launches() -> None:

@@ -149,6 +149,49 @@ def test_columns_of_b_are_held(problem: Problem, choices: dict[str, int], reason
     assert (broken.reason if broken else None) == reason
 
 
+def aligned(dtype: str = "bf16", layout: str = "nn", k: int = 4096, n: int = 4096) -> Problem:
+    return Problem(4096, n, k, dtype, layout)
+
+
+ROWS_IN_ORDER = "TMA leaves rows in their order, which only 16-bit formats are read in where they lie along m or n"
+
+
+@pytest.mark.parametrize(
+    ("problem", "choices", "reason"),
+    [
+        *((aligned("bf16", layout), {}, None) for layout in LAYOUTS),
+        *((aligned(dtype, "nt"), {}, None) for dtype in ("tf32", "int8", "fp8_e4m3")),
+        *((aligned(dtype, layout), {}, ROWS_IN_ORDER) for dtype in ("tf32", "int8") for layout in ("nn", "tt", "tn")),
+        (aligned("fp64", "nt"), {}, ROWS_IN_ORDER),
+        (aligned("bf16", "nn", n=4100), {}, "TMA takes rows that begin at multiples of 16 bytes"),
+        (aligned("bf16", "nn"), {"tile_n": 96, "warp_n": 48}, "rows of 128 bytes along n"),
+        (aligned("bf16", "tt"), {"tile_m": 32}, "rows of 128 bytes along m"),
+        (aligned("bf16", "nt"), {"stream_k": 1}, "barriers of TMA serve one piece of work a block"),
+        (aligned("bf16", "nt", k=2**30), {}, "a coordinate that no operand reaches stands for zeros"),
+    ],
+)
+def test_tiles_that_tma_copies(problem: Problem, choices: dict[str, int], reason: str | None) -> None:
+    config = SPACE.config({**SPACE.default, "tma": 1, **choices})
+    broken = violated(SPACE, config, {**H200.names(), **problem.names()})
+    assert (broken.reason if broken else None) == reason
+
+
+def test_tma_needs_hopper() -> None:
+    config = SPACE.config({**SPACE.default, "tma": 1})
+    broken = violated(SPACE, config, {**device_of("sm_89").names(), **aligned().names()})
+    assert broken is not None and broken.reason == "TMA exists since sm_90"
+
+
+def test_boxes_of_tma_are_the_tiles() -> None:
+    """Rows along k are one box, rows along n panels of 128 bytes; behind the stages stand their barriers."""
+    config = SPACE.config({**SPACE.default, "tma": 1, "tile_n": 128, "warp_n": 64})
+    [launch], _ = resolve(SPACE, config, {**H200.names(), **aligned("bf16", "nn").names()})
+    assert [(one.operand, one.box, one.swizzle) for one in launch.tensor_maps] == [("a", (64, 64), 128), ("b", (64, 64), 128)]
+    assert launch.smem_bytes == 3 * (64 + 128) * 128 + 1024 + 3 * 8
+    [launch], _ = resolve(SPACE, config, {**H200.names(), **aligned("int8", "nt").names()})
+    assert [one.box for one in launch.tensor_maps] == [(128, 64), (128, 128)]
+
+
 @pytest.mark.parametrize(("k", "min_blocks"), [(1, 3), (64, 3), (65, 2), (128, 1)])
 def test_blocks_that_hold_columns_of_b(k: int, min_blocks: int) -> None:
     """As many as fit at once; beside the ring of A a block has room for all k of its columns."""

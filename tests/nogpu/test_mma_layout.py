@@ -37,6 +37,7 @@ class Tile:
     extent: int  # elements along mn
     depth: int  # elements along k
     along_k: bool
+    tma: bool = False  # copied by TMA: rows in their order, those along mn in panels of 128 bytes
 
     @property
     def rows(self) -> int:
@@ -44,18 +45,29 @@ class Tile:
 
     @property
     def row_bytes(self) -> int:
-        return (self.depth if self.along_k else self.extent) * self.size
+        return 128 if self.tma and not self.along_k else (self.depth if self.along_k else self.extent) * self.size
 
     @property
     def order(self) -> str:
+        if self.tma:
+            return "kPlain"
         along_mn = {1: "kBytePairs", 2: "kPlain", 4: "kFourApart", 8: "kFourApart"}[self.size]
         return ("kFourApart" if self.size == 8 else "kPlain") if self.along_k else along_mn
 
     def offset(self, row: int, byte: int) -> int:
+        if self.tma:
+            panel, byte = divmod(byte, self.row_bytes)
+            return swizzled_by_tma((panel * self.rows + row) * self.row_bytes + byte, self.row_bytes)
         return self.offset_at(place(self.order, row), byte)
 
     def offset_at(self, at: int, byte: int) -> int:
         return at * self.row_bytes + (byte // 16 ^ swizzle(self.row_bytes, at)) * 16 + byte % 16
+
+
+def swizzled_by_tma(offset: int, span: int) -> int:
+    """CUDA driver API, CUtensorMapSwizzle: the number of a 16-byte unit within the span is joined with that of the 128-byte
+    line that it lies in."""
+    return offset ^ (offset // 128 % (span // 16)) * 16
 
 
 @cache
@@ -206,7 +218,17 @@ def tiles() -> list[Tile]:
     return found
 
 
-@pytest.mark.parametrize("tile", tiles(), ids=str)
+def tiles_of_tma() -> list[Tile]:
+    """Those of them that TMA copies."""
+    along_k = [Tile(one.size, one.extent, one.depth, True, True) for one in tiles() if one.along_k and one.size < 8]
+    return along_k + [
+        Tile(2, one.extent, one.depth, False, True)
+        for one in tiles()
+        if not one.along_k and one.size == 2 and one.extent % 64 == 0
+    ]
+
+
+@pytest.mark.parametrize("tile", [*tiles(), *tiles_of_tma()], ids=str)
 def test_fragments_hold_what_mma_takes_and_reads_meet_each_bank_once(tile: Tile) -> None:
     warp = 32 if tile.extent % 32 == 0 else 16
     steps = tile.depth * tile.size // (128 if tile.size == 8 else 32)
@@ -346,6 +368,10 @@ def assertions() -> Iterator[str]:
         if byte < tile.row_bytes and row < tile.rows:
             places = f"kt::TilePlaces<{tile.row_bytes}, kt::RowOrder::{tile.order}>"
             yield f"{places}::offset({row}, {byte}) == {tile.offset(row, byte)}"
+    for tile, row, byte in product(tiles_of_tma(), (0, 1, 6, 11), (0, 20, 62, 130)):
+        if byte < (tile.depth if tile.along_k else tile.extent) * tile.size and row < tile.rows:
+            places = f"TilePlaces<{tile.row_bytes}, kt::RowOrder::kPlain>" if tile.along_k else f"PanelPlaces<{tile.rows}>"
+            yield f"kt::{places}::offset({row}, {byte}) == {tile.offset(row, byte)}"
     for factor, octet, g in product((1, 2), range(8), (0, 3, 7)):
         yield f"kt::octet_position<{factor}>({octet}, {g}) == {position(factor, octet, g)}"
     for (kind, size), factor, shift in product({"short": 2, "float": 4, "double": 8}.items(), (1, 2), (0, 1, 2)):

@@ -1,14 +1,18 @@
 """The wgmma family compiles for Hopper without serialised wgmma: every value of every parameter, format and layout."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kt.devices.catalog import catalog
 from kt.devices.device import Device
+from kt.export.forms import forms_of
 from kt.problems import LAYOUTS, Problem
 from kt.search_spaces.space import Config
-from kt.tuner.messages import Binary
+from kt.templates.render import render
+from kt.tuner.messages import Binary, CompileJob
+from kt.tuner.toolchain import compile_job, toolchain
 from support.covering import Covering
 from support.family_compiles import builtin, compile_all, covering, device_of, job, valid
 from support.problems import Formats, every_alignment, formats_of, main_formats, misaligned_bases, ragged
@@ -54,6 +58,35 @@ def test_every_value_of_every_parameter_compiles(tmp_path: Path) -> None:
     assert faults(compiled(cases, tmp_path), FEW_SPILLS) == {}
 
 
+def in_forms(config: Config, aligned: int) -> CompileJob:
+    """One kernel for every layout, and for rows of C that are aligned so, or to 16 bytes."""
+    narrow = replace(Problem(*LARGE, "bf16").signature, align_a=2, align_b=2, align_c=aligned)
+    forms = forms_of(SPACE, config, narrow, ARCH)
+    assert {form.layout for form in forms} == set(LAYOUTS)
+    return compile_job(render(SPACE, config, forms[0], ARCH, (), forms), ARCH, toolchain())
+
+
+def test_a_kernel_for_every_layout_compiles(tmp_path: Path) -> None:
+    """Without spills, in no more registers than a multiprocessor gives, and far smaller than a kernel for each form."""
+    shared: dict[str, int | str] = {"tile_n": 128, "stages": 5, "schedule": "pingpong", "pack_a": 1, "pack_b": 1}
+    small: dict[str, int | str] = {"tile_m": 64, "tile_n": 32, "tile_k_bytes": 256, "stages": 8, "consumers": 1}
+    configs = [SPACE.config({**SPACE.default, "pack_a": 1, "pack_b": 1, **one}) for one in (shared, small)]
+    jobs = [in_forms(config, aligned) for config, aligned in ((configs[0], 2), (configs[1], 2), (configs[1], 16))]
+    alone = job(SPACE, configs[0], Problem(1021, 1019, 1013, "bf16"), ARCH)
+    binaries = compile_all([*jobs, alone], tmp_path)
+    assert faults({str(number): binary for number, binary in enumerate(binaries)}) == {}
+    assert binaries[0].registers["kt_gemm"] <= binaries[3].registers["kt_gemm"]
+    assert Path(binaries[0].path).stat().st_size < 2.5 * Path(binaries[3].path).stat().st_size
+
+
+def test_a_kernel_of_one_form_has_nothing_of_others() -> None:
+    """What is measured is as it was without them."""
+    problem = Problem(*LARGE, "bf16", "nt")
+    text = render(SPACE, SPACE.default_config, problem.signature, ARCH).text
+    assert "FormSpace" not in text
+    assert "WgmmaShares" not in text
+
+
 def test_every_format_and_layout_compiles(tmp_path: Path) -> None:
     """Each format in one layout, the main ones in two; all four layouts are among them."""
     sample = Covering(SPACE, HOPPER)
@@ -75,6 +108,22 @@ def test_few_rows_of_a_compile(tmp_path: Path) -> None:
     ]
     assert len(cases) == len(problems)
     assert faults(compiled(cases, tmp_path), FEW_SPILLS) == {}
+
+
+def test_odd_multiples_of_eight_columns_compile(tmp_path: Path) -> None:
+    """Tiles whose rows of C end within what is staged of them: in vectors, in windows, and of promoted sums."""
+    sample = Covering(SPACE, HOPPER)
+    problems = {
+        24: Problem(64, 3072, 4096, "bf16", "nt"),
+        56: Problem(64, 7168, 8192, "fp16", "nt", ldc=7169),
+    }
+    cases = [
+        (config, problem)
+        for width, problem in problems.items()
+        for config in sample.choose(problem, 1, {"tile_n": width})
+    ]
+    assert len(cases) == len(problems)
+    assert faults(compiled(cases, tmp_path)) == {}
 
 
 def test_rows_of_b_in_classes_compile(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 // Tiled GEMM on the tensor cores through mma.sync: any layout, size and leading dimension (sm_80 and later).
 //
 // A thread block computes BLOCK_M x BLOCK_N of C and walks k in steps of BLOCK_K through a ring of tiles in shared
-// memory, which cp.async fills ahead. A warp holds WARP_M x WARP_N sums in registers. The fragments of the next k step
+// memory, which cp.async fills ahead, or TMA (mma_tma.cuh). A warp holds WARP_M x WARP_N sums in registers. The fragments of the next k step
 // are read while the present ones are multiplied, across the border of tiles too: the barrier stands before the last k
 // step of a tile.
 
@@ -39,7 +39,8 @@ struct PlainSums<__half> {
 };
 #endif
 
-template <Format FORMAT, class TAcc>
+// ROUNDED: elements of tf32 are rounded before they come to shared memory.
+template <Format FORMAT, class TAcc, bool ROUNDED>
 struct MmaForm : PlainSums<TAcc> {
   static constexpr bool kBytes = FORMAT == Format::kInt8 || FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
   static constexpr bool kWords = FORMAT == Format::kTf32, kDoubles = FORMAT == Format::kFp64;
@@ -79,21 +80,40 @@ struct MmaForm : PlainSums<TAcc> {
 
   // What multiplication `part` of a k step takes of a word.
   static __device__ __forceinline__ Word prepared(Word word, int part) {
-    if constexpr (FORMAT == Format::kTf32) word = ptx::round_to_tf32(word);
+    if constexpr (FORMAT == Format::kTf32 && !ROUNDED) word = ptx::round_to_tf32(word);
     if constexpr (kWidened) word = ptx::widened<FORMAT>(word, part);
     return word;
   }
 };
 
+// mma_tma.cuh
+template <class T, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int STAGES, int THREADS, int FIRST_WARP>
+struct TmaOperand;
+template <int STAGES, int BOXES>
+class TmaArrivals;
+
+// The arrival of stages that cp.async fills, each with one group of copies.
+struct CopyGroups {
+  __device__ __forceinline__ explicit CopyGroups(unsigned) {}
+  __device__ __forceinline__ void end() const { ptx::cp_async_commit(); }
+  // Waits for the next stage; the copies of the latest `UNDER_WAY` stages may go on.
+  template <int UNDER_WAY>
+  __device__ __forceinline__ void await() {
+    ptx::cp_async_wait<UNDER_WAY>();
+  }
+  __device__ __forceinline__ void await_all() { ptx::cp_async_wait<0>(); }
+};
+
 template <Format FORMAT_, class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int WARP_M_,
           int WARP_N_, int STAGES_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS, bool EARLY_, bool STREAM_K_, bool PACK_A,
-          bool PACK_B, int LOAD_A, int LOAD_B, int STORE_, bool DIRECT_, bool HELD_>
+          bool PACK_B, int LOAD_A, int LOAD_B, int STORE_, bool DIRECT_, bool HELD_, bool TMA_>
 struct MmaTraits {
   static constexpr Format FORMAT = FORMAT_;
   using TIn = TIn_;
   using TAcc = TAcc_;
   using TOut = TOut_;
-  using Form = MmaForm<FORMAT, TAcc>;
+  static constexpr bool TMA = TMA_;  // copies tiles, in place of cp.async
+  using Form = MmaForm<FORMAT, TAcc, TMA>;
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_;
   static constexpr int WARP_M = WARP_M_, WARP_N = WARP_N_, STAGES = STAGES_, STORE = STORE_;
   static constexpr bool STREAM_K = STREAM_K_, EARLY = EARLY_;
@@ -104,10 +124,17 @@ struct MmaTraits {
   static constexpr int kThreads = 32 * (BLOCK_M / WARP_M) * kWarpsN;
   static constexpr int kSteps = BLOCK_K * int(sizeof(TIn)) / Form::kDepthBytes;  // k steps of a tile
 
-  using TileA = MmaOperand<TIn, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS, PACK_A ? 16 : LOAD_A, kThreads,
-                           Form::template kOrder<A_K_CONTIGUOUS>>;
-  using TileB = MmaOperand<TIn, BLOCK_N, BLOCK_K, B_K_CONTIGUOUS, PACK_B ? 16 : LOAD_B, kThreads,
-                           Form::template kOrder<B_K_CONTIGUOUS>>;
+  // Boxes of TMA: those of A, and those of A and B.
+  template <int BLOCK_MN, bool K_CONTIGUOUS>
+  static constexpr int kBoxes = K_CONTIGUOUS ? 1 : cdiv(BLOCK_MN * int(sizeof(TIn)), 128);
+  static constexpr int kBoxesA = kBoxes<BLOCK_M, A_K_CONTIGUOUS>, kBoxesOfBoth = kBoxesA + kBoxes<BLOCK_N, B_K_CONTIGUOUS>;
+  template <int BLOCK_MN, bool K_CONTIGUOUS, int LOAD, int FIRST_WARP>
+  using Tile = typename Select<TMA, TmaOperand<TIn, BLOCK_MN, BLOCK_K, K_CONTIGUOUS, STAGES, kThreads, FIRST_WARP>,
+                               MmaOperand<TIn, BLOCK_MN, BLOCK_K, K_CONTIGUOUS, LOAD, kThreads,
+                                          Form::template kOrder<K_CONTIGUOUS>>>::type;
+  using TileA = Tile<BLOCK_M, A_K_CONTIGUOUS, PACK_A ? 16 : LOAD_A, 0>;
+  using TileB = Tile<BLOCK_N, B_K_CONTIGUOUS, PACK_B ? 16 : LOAD_B, kBoxesA>;
+  using Arrivals = typename Select<TMA, TmaArrivals<STAGES, kBoxesOfBoth>, CopyGroups>::type;
   using ReaderA = typename Form::template Reader<TileA, Side::kA, WARP_M>;
   using ReaderB = typename Form::template Reader<TileB, Side::kB, WARP_N>;
   using FragmentA = Fragment<Form, Side::kA, WARP_M / 8>;
@@ -120,6 +147,7 @@ struct MmaTraits {
   static_assert(STAGES >= 2, "one tile is read while the next arrives");
   static_assert(kSteps >= 2 || Form::kByStrips, "copies end before the last k step");
   static_assert(!HELD || (DIRECT && !STREAM_K), "where columns stay, there is no room for strips of results");
+  static_assert(!TMA || (!HELD && !STREAM_K && !DIRECT && !Form::kByStrips), "TMA's barriers serve one piece of work a block");
   static_assert(!EARLY || (STAGES >= 3 && !Form::kByStrips), "an early barrier needs a stage more and a k step ahead");
 };
 
@@ -270,11 +298,12 @@ struct MmaPipeline {
   unsigned fill, drain;  // the stages to be filled and to be read
   unsigned held = 0, held_end = 0;  // HELD: the step of B to be read, and the end of all
   Follower follower;
+  typename Traits::Arrivals arrivals;
 
   __device__ __forceinline__ MmaPipeline(typename Traits::TileA& a, typename Traits::TileB& b, unsigned shared,
                                          const MmaSums<Traits>& sums, const Follower& follower = {})
       : a(a), b(b), reader_a(sums.first_m), reader_b(sums.first_n), shared(shared),
-        end(shared + Traits::STAGES * Traits::kStageBytes), fill(shared), drain(shared), follower(follower) {}
+        end(shared + Traits::STAGES * Traits::kStageBytes), fill(shared), drain(shared), follower(follower), arrivals(end) {}
 
   __device__ __forceinline__ unsigned after(unsigned stage) const {
     const unsigned next = stage + Traits::kStageBytes;
@@ -312,7 +341,7 @@ struct MmaPipeline {
   }
 
   __device__ __forceinline__ void end_copy() {
-    ptx::cp_async_commit();
+    arrivals.end();
     a.next();
     if constexpr (!Traits::HELD) b.next();
     follower.copied(a);
@@ -349,8 +378,8 @@ struct MmaPipeline {
   }
 
   // The next stage has arrived, and nobody reads the one before this any more.
-  __device__ __forceinline__ static void await_stage() {
-    ptx::cp_async_wait<Traits::STAGES - 2 - int(kEarly)>();
+  __device__ __forceinline__ void await_stage() {
+    arrivals.template await<Traits::STAGES - 2 - int(kEarly)>();
     __syncthreads();
   }
 
@@ -419,7 +448,7 @@ struct MmaPipeline {
 
   template <int UNDER_WAY = Traits::STAGES - 2>
   __device__ __forceinline__ void begin() {
-    ptx::cp_async_wait<UNDER_WAY>();
+    arrivals.template await<UNDER_WAY>();
     __syncthreads();
     read(raw, 0);
     arrange_all(now, raw, 0);
@@ -488,7 +517,7 @@ struct MmaPipeline {
   __device__ __forceinline__ void run(MmaSums<Traits>& sums, int steps) {
     begin();
     run_on(sums, steps);
-    ptx::cp_async_wait<0>();
+    arrivals.await_all();
     __syncthreads();
   }
 };

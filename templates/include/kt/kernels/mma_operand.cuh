@@ -53,6 +53,17 @@ struct TilePlaces {
   static constexpr __device__ int offset(int row, int byte) { return offset_at(row_place<ORDER>(row), byte); }
 };
 
+// Panels of 128 bytes along mn, one behind the other, each with all rows of k: so TMA writes a box of 128 bytes a row.
+template <int ROWS>
+struct PanelPlaces {
+  static constexpr int kPanelBytes = 128;
+  using Panel = TilePlaces<kPanelBytes, RowOrder::kPlain>;
+
+  static constexpr __device__ int offset(int row, int byte) {
+    return byte / kPanelBytes * (ROWS * kPanelBytes) + Panel::offset(row, byte % kPanelBytes);
+  }
+};
+
 // A piece of `kLanes` neighbouring threads moves neighbouring chunks of one row, as many as possible; the other threads
 // take the rows below, and where rows are few the next piece of the same rows. All passes of a thread are constant
 // steps from its first chunk.

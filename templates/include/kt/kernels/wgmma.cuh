@@ -13,7 +13,9 @@ constexpr int kSharedOfSm = 233472, kSharedOfSystem = 1024;
 // Of a block besides stages and what C is staged in: up to 1008 bytes of alignment, and barriers.
 constexpr int kSharedBesides = 2048;
 
+// Of a panel of C. Odd multiples of 16 bytes have a last panel that reaches beyond the tile.
 __host__ __device__ constexpr int wgmma_store_row_bytes(int tile_row_bytes) {
+  if (tile_row_bytes % 32 != 0) return wgmma_row_bytes(tile_row_bytes);
   return tile_row_bytes % 128 == 0 ? 128 : tile_row_bytes % 64 == 0 ? 64 : 32;
 }
 
@@ -24,6 +26,10 @@ __host__ __device__ constexpr int wgmma_store_slots(int panels, int slot_bytes, 
   }
   return 1;
 }
+
+// What one kernel is compiled for: in one layout, or in several (wgmma_forms.cuh).
+template <class... Traits>
+struct WgmmaForms {};
 
 template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
           int LOADED_M_, int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_,
@@ -57,6 +63,9 @@ struct WgmmaTraits {
   using Classes = WgmmaClasses<CLASSES>;
   static constexpr int kWidth = BLOCK_N - Classes::kLost;
   using Walk = WgmmaWalk<BLOCK_M, kWidth, BLOCK_K, CLUSTER_M, CLUSTER_N, CLASSES>;
+  // Where one row of tiles is all of C, B is read once: L2 is told that it may leave before all else. Kernels that are
+  // for many rows, or have more than one consumer, have no such policy, and no register for it.
+  static constexpr bool kMayStreamB = BLOCK_M == 64 && CONSUMERS == 1 && CLUSTER_M == 1 && CLASSES == 1;
 
   // wgmma takes rows of one operand and columns of the other. 4-byte elements that lie along mn come to it as rows, from
   // registers: those of B by computing the transpose of C, so that its rows are C's columns.
@@ -76,7 +85,7 @@ struct WgmmaTraits {
   // Without TMA, C is staged in any number of columns: 32 for each slot.
   static constexpr bool kWholePanels = STORE == 16 || kFromRegisters;
   static constexpr int kStoreRowBytes = kWholePanels ? wgmma_store_row_bytes(kColumns * int(sizeof(TOut))) : 128;
-  static constexpr int kStorePanels = kWholePanels ? kColumns * int(sizeof(TOut)) / kStoreRowBytes : 4;
+  static constexpr int kStorePanels = kWholePanels ? cdiv(kColumns * int(sizeof(TOut)), kStoreRowBytes) : 4;
   static constexpr int kRoom = kSharedOfSm / MIN_BLOCKS_ - kSharedOfSystem - kSharedBesides - STAGES * kStageBytes;
   static constexpr int kStoreSlots = wgmma_store_slots(kStorePanels, CONSUMERS * 64 * kStoreRowBytes, kRoom);
   static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp
@@ -96,6 +105,7 @@ struct WgmmaTraits {
   using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, kColumns, kStoreRowBytes, kStoreSlots>;
   // A tile that ends soon is written by the threads themselves.
   static constexpr bool kDirect = STORE == 16 && CONSUMERS == 1 && !kFromRegisters;
+  static constexpr bool kTmaStores = STORE == 16 && !kDirect;
   using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, BLOCK_N, kStoreRowBytes, kStoreSlots>;
   using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc)),
                                  kConsumerRegisters - kSums>;
@@ -108,6 +118,14 @@ struct WgmmaTraits {
   using Fragments = WgmmaFragments<Rows>;
   using PanelStore = WgmmaPanelStore<Fragments, TAcc, TOut, kColumns, kStoreSlots, kExchanged>;
   using Space = Space_;
+  // The loops over k, and the ways into C, of which a launch takes one each; how operands are loaded.
+  static constexpr bool kShares = false;
+  using Loops = WgmmaForms<WgmmaTraits>;
+  using Stores = WgmmaForms<WgmmaTraits>;
+  template <class... Where>
+  __device__ __forceinline__ static void load_a(const GemmArguments&, const Where&... where) { A::load(where...); }
+  template <class... Where>
+  __device__ __forceinline__ static void load_b(const GemmArguments&, const Where&... where) { B::load(where...); }
 
   // Slice s of batch b may as well be called batch s * batches + b: nobody asks for the batch of a slice. Which form leaves
   // registers to spare was found by compiling.
@@ -119,7 +137,7 @@ struct WgmmaTraits {
   static_assert(LOADED_M == BLOCK_M || (A_K_MAJOR && !kFromRegisters), "rows of A follow each other");
   static_assert(LOADED_M == BLOCK_M || A::kPanelBytes + B::kBytes >= BLOCK_M * 128, "wgmma reads within the stage");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
-  static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
+  static_assert(BLOCK_N % 16 == 0 || (BLOCK_N % 8 == 0 && CONSUMERS == 1), "TMA writes whole panels of C");
   static_assert(A_K_MAJOR || B_K_MAJOR || !kFromRegisters, "one operand comes from registers");
   static_assert(!kFromRegisters || kStoreRowBytes == 128, "two warps write panels of 32 x 32");
   static_assert(kSums * (PROMOTED ? 2 : 1) <= (kFed ? 128 : 192), "accumulators must fit the registers");
@@ -249,7 +267,9 @@ class WgmmaProducer {
   __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const TensorMap& map_a, const Maps& maps_b,
                                            const GemmArguments& args)
       : shared_(shared), map_a_(map_a), maps_b_(maps_b), class_(args.k),
-        first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {}
+        first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {
+    if constexpr (Traits::kMayStreamB) policy_b_ = ptx::cache_policy(Traits::Walk::one_row(args));
+  }
 
   // A tile's first step is asked for before anybody hears of the tile: the copy takes longer than the news.
   __device__ __forceinline__ void run(const GemmArguments& args) {
@@ -258,7 +278,7 @@ class WgmmaProducer {
     bool more = walk.next(tile);
     wgmma_start<Traits>();
     int asked = 0;
-    if constexpr (Traits::kEarly) asked = ask_early(tile, more ? min_of(tile.steps, Traits::STAGES) : 0);
+    if constexpr (Traits::kEarly) asked = ask_early(args, tile, more ? min_of(tile.steps, Traits::STAGES) : 0);
     WgmmaRing<kTilesAhead> places;
     for (; more; places.advance()) {
       if (asked == 0 && tile.steps > 0) ask(args, tile, asked++);
@@ -280,8 +300,8 @@ class WgmmaProducer {
     ptx::mbarrier_wait(shared_.empty(ring_.stage), ring_.phase ^ 1);
     if (first_lane_) {
       ptx::mbarrier_expect(shared_.full(ring_.stage), Traits::kBytesOfTma);
-      if constexpr (!Traits::kFedA) load_a(ring_.stage, m, k, batch);
-      if constexpr (!Traits::kFedB) load_b(ring_.stage, n, k, tile.first_step + step, batch);
+      if constexpr (!Traits::kFedA) load_a(args, ring_.stage, m, k, batch);
+      if constexpr (!Traits::kFedB) load_b(args, ring_.stage, n, k, tile.first_step + step, batch);
     }
     if constexpr (Traits::kFed) feed(args, m, n, k, batch);
     ring_.advance();
@@ -289,41 +309,47 @@ class WgmmaProducer {
 
   // For the first `steps` steps of the first tile: the operand that is not copied, then, when the copy is complete, the
   // other one. All stages are free.
-  __device__ __forceinline__ int ask_early(const WgmmaTile& tile, int steps) {
+  __device__ __forceinline__ int ask_early(const GemmArguments& args, const WgmmaTile& tile, int steps) {
     const int first_k = tile.first_step * Traits::BLOCK_K, m = same(tile.m), n = same(tile.n), batch = same(tile.batch);
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       if (!first_lane_) continue;
       ptx::mbarrier_expect(shared_.full(step), Traits::kBytesOfTma);
-      if constexpr (Traits::kEarlyA) load_a(step, m, first_k + step * Traits::BLOCK_K, batch);
-      if constexpr (Traits::kEarlyB) load_b(step, n, first_k + step * Traits::BLOCK_K, tile.first_step + step, batch);
+      if constexpr (Traits::kEarlyA) load_a(args, step, m, first_k + step * Traits::BLOCK_K, batch);
+      if constexpr (Traits::kEarlyB) load_b(args, step, n, first_k + step * Traits::BLOCK_K, tile.first_step + step, batch);
     }
     wait_for_earlier_grids();
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       if (!first_lane_) continue;
-      if constexpr (!Traits::kEarlyA) load_a(step, m, first_k + step * Traits::BLOCK_K, batch);
-      if constexpr (!Traits::kEarlyB) load_b(step, n, first_k + step * Traits::BLOCK_K, tile.first_step + step, batch);
+      if constexpr (!Traits::kEarlyA) load_a(args, step, m, first_k + step * Traits::BLOCK_K, batch);
+      if constexpr (!Traits::kEarlyB) load_b(args, step, n, first_k + step * Traits::BLOCK_K, tile.first_step + step, batch);
     }
     ring_.skip(steps);
     return steps;
   }
 
   // Blocks of the same rows share A: every CLUSTER_M-th; of the same columns B: CLUSTER_M neighbours.
-  __device__ __forceinline__ void load_a(int stage, int m, int k, int batch) const {
+  __device__ __forceinline__ void load_a(const GemmArguments& args, int stage, int m, int k, int batch) const {
     const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N);
     unsigned same_rows = 0;
 #pragma unroll
     for (int i = 0; i < CLUSTER_N; ++i) same_rows |= 1u << (i * CLUSTER_M);
-    Traits::A::load(map_a_, shared_.a(stage), shared_.full(stage), m, k, batch, rank / CLUSTER_M,
-                    same_rows << rank % CLUSTER_M);
+    Traits::load_a(args, map_a_, shared_.a(stage), shared_.full(stage), m, k, batch, rank / CLUSTER_M,
+                   same_rows << rank % CLUSTER_M);
   }
   // The `step`-th one of all, which begins at `k`.
-  __device__ __forceinline__ void load_b(int stage, int n, int k, int step, int batch) const {
+  __device__ __forceinline__ void load_b(const GemmArguments& args, int stage, int n, int k, int step, int batch) const {
     const int number = class_.of(step, k);
     const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N);
     const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank / CLUSTER_M * CLUSTER_M);
-    Traits::B::load(maps_b_.at(number), shared_.b(stage), shared_.full(stage), n, k, batch, rank % CLUSTER_M, same_columns);
+    const TensorMap& map = maps_b_.at(number);
+    const unsigned target = shared_.b(stage), full = shared_.full(stage);
+    if constexpr (Traits::kMayStreamB) {
+      Traits::load_b(args, map, target, full, n, k, batch, rank % CLUSTER_M, same_columns, policy_b_);
+    } else {
+      Traits::load_b(args, map, target, full, n, k, batch, rank % CLUSTER_M, same_columns);
+    }
   }
 
   // This thread's part of what TMA does not copy.
@@ -362,6 +388,7 @@ class WgmmaProducer {
   WgmmaClassOfStep<Traits::CLASSES, Traits::BLOCK_K> class_;
   bool first_lane_;
   WgmmaRing<Traits::STAGES> ring_;
+  unsigned long long policy_b_;  // of kernels that may stream B; as a member in another place it moves registers of others
 };
 
 // One warpgroup: multiplies, and writes C.
@@ -400,13 +427,14 @@ class WgmmaConsumer {
         continue;
       }
       typename Traits::Sums sum;
+      if constexpr (Traits::kShares) clear(sum);  // else each loop would define them, and ptxas wait for every product
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
       if constexpr (Traits::CLASSES > 1) {
         multiply_classes(sum, ring, Traits::Classes::template steps<Traits::BLOCK_K>(args.k));
       } else if constexpr (Traits::PROMOTED) {
         multiply_promoted(sum, ring, steps);
       } else {
-        multiply(sum, ring, steps);
+        multiply_in(typename Traits::Loops{}, args, sum, ring, steps);
       }
       if (Traits::CLASSES > 1) {
         write(args, map_c, sum, tile);
@@ -417,7 +445,7 @@ class WgmmaConsumer {
         park(args, sum);
       }
     }
-    if constexpr (Traits::STORE == 16 && !Traits::kDirect) Traits::TmaStore::finish();
+    if constexpr (Traits::kTmaStores) Traits::TmaStore::finish();
   }
 
  private:
@@ -427,8 +455,22 @@ class WgmmaConsumer {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_.known(place));
   }
 
+  // By the loop for the operands as this launch has them.
+  template <class Loop, class... Others>
+  __device__ __forceinline__ void multiply_in(WgmmaForms<Loop, Others...>, const GemmArguments& args, typename Traits::Sums& sum,
+                                              WgmmaRing<Traits::STAGES>& ring, int steps) {
+    if constexpr (sizeof...(Others) == 0) {
+      multiply<Loop>(sum, ring, steps);
+    } else if (Loop::is_of(args)) {
+      multiply<Loop>(sum, ring, steps);
+    } else {
+      multiply_in(WgmmaForms<Others...>{}, args, sum, ring, steps);
+    }
+  }
+
   // Adds up all steps of a tile, one batch of wgmmas behind the other; a stage is given back once the next batch is on
   // its way.
+  template <class Loop>
   __device__ __forceinline__ void multiply(typename Traits::Sums& sum,
                                            WgmmaRing<Traits::STAGES>& ring, int steps) {
     int before = 0;
@@ -442,7 +484,7 @@ class WgmmaConsumer {
         multiply_from_registers(sum, ring.stage, lane_place, step, before);
       } else {
         ptx::wgmma_fence();
-        multiply_stage<0, Traits::A::kSteps>(sum, ring.stage, step > 0);
+        multiply_stage<Loop, 0, Traits::A::kSteps>(sum, ring.stage, step > 0);
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();
         if (step > 0) give_back(before);
@@ -455,7 +497,7 @@ class WgmmaConsumer {
     }
     ptx::wgmma_wait<0>();
     if (steps > 0) give_back(before);
-    if (steps == 0) clear(sum);
+    if (!Traits::kShares && steps == 0) clear(sum);
   }
 
   // The same class by class, each of which has steps, with sums that move between them.
@@ -497,7 +539,7 @@ class WgmmaConsumer {
     do {
       ptx::mbarrier_wait(shared_.full(ring.stage), ring.phase);
       ptx::wgmma_fence();
-      multiply_stage<0, Traits::A::kSteps>(sum, ring.stage, add | (step > 0));
+      multiply_stage<Traits, 0, Traits::A::kSteps>(sum, ring.stage, add | (step > 0));
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();
       if (step > 0) give_back(before);
@@ -529,7 +571,7 @@ class WgmmaConsumer {
   __device__ __forceinline__ void add_part(typename Traits::Sums& sum, int stage) {
     typename Traits::Sums part;
     ptx::wgmma_fence();
-    multiply_stage<FIRST, COUNT>(part, stage, 0);
+    multiply_stage<Traits, FIRST, COUNT>(part, stage, 0);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     if constexpr (FIRST + COUNT == Traits::A::kSteps) give_back(stage);
@@ -540,10 +582,10 @@ class WgmmaConsumer {
   }
 
   // Some steps of k, from FIRST on, of a stage; `add`: to what is in `sum`.
-  template <int FIRST, int COUNT>
+  template <class Loop, int FIRST, int COUNT>
   __device__ __forceinline__ void multiply_stage(typename Traits::Sums& sum, int stage, int add) {
-    using A = typename Traits::A;
-    using B = typename Traits::B;
+    using A = typename Loop::A;
+    using B = typename Loop::B;
     constexpr int kRowsBytes = A::after_elements(64 * Traits::kTilesM) * 16;
     const unsigned rows = Traits::PING_PONG ? 0 : consumer_ * kRowsBytes;
     const unsigned long long a = A::descriptor(shared_.a(stage) + rows), b = B::descriptor(shared_.b(stage));
@@ -551,7 +593,7 @@ class WgmmaConsumer {
     for (int step = FIRST; step < FIRST + COUNT; ++step) {
 #pragma unroll
       for (int i = 0; i < Traits::kTilesM; ++i) {
-        Traits::Multiply::template add<B>(sum[i], a + (A::after_steps(step) + A::after_elements(64 * i)),
+        Loop::Multiply::template add<B>(sum[i], a + (A::after_steps(step) + A::after_elements(64 * i)),
                                           b + B::after_steps(step), step > FIRST ? 1 : add);
       }
     }
@@ -659,7 +701,18 @@ class WgmmaConsumer {
     if constexpr (Traits::kFromRegisters) {
       write_panels(args, map_c, sum, tile);
     } else {
-      write_strips(args, map_c, sum, tile);
+      write_strips(typename Traits::Stores{}, args, map_c, sum, tile);
+    }
+  }
+
+  // C may be aligned, or not.
+  template <class Narrow, class Aligned>
+  __device__ __forceinline__ void write_strips(WgmmaForms<Narrow, Aligned>, const GemmArguments& args, const TensorMap& map_c,
+                                               const typename Traits::Sums& sum, const WgmmaTile& tile) const {
+    if (Aligned::is_of(args)) {
+      write_strips(WgmmaForms<Aligned>{}, args, map_c, sum, tile);
+    } else {
+      write_strips(WgmmaForms<Narrow>{}, args, map_c, sum, tile);
     }
   }
 
@@ -687,18 +740,19 @@ class WgmmaConsumer {
     }
   }
 
-  __device__ __forceinline__ void write_strips(const GemmArguments& args, const TensorMap& map_c,
+  template <class Store>
+  __device__ __forceinline__ void write_strips(WgmmaForms<Store>, const GemmArguments& args, const TensorMap& map_c,
                                                const typename Traits::Sums& sum, const WgmmaTile& tile) const {
     const int place = consumer_ * 4 + warp_, row = tile.m + first_row();
-    if constexpr (Traits::STORE == 16) {
+    if constexpr (Store::STORE == 16) {
       if (by_tma_) {
 #pragma unroll
         for (int i = 0; i < Traits::kTilesM; ++i) {
           const unsigned staging = shared_.staging(place);
-          if constexpr (Traits::kDirect) {
-            Traits::DirectStore::store(args, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+          if constexpr (Store::kDirect) {
+            Store::DirectStore::store(args, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
           } else {
-            Traits::TmaStore::store(args, map_c, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+            Store::TmaStore::store(args, map_c, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
           }
         }
         return;
@@ -714,11 +768,11 @@ class WgmmaConsumer {
       return;
     }
     TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
-    const auto to_c = output_c<TAcc, TOut, Traits::STORE>(args, tile.batch);
-    if constexpr (Traits::STORE < 16) {
-      Traits::WindowStore::store(to_c, sum, row, tile.n - Traits::Classes::kFirst);
+    const auto to_c = output_c<TAcc, TOut, Store::STORE>(args, tile.batch);
+    if constexpr (Store::STORE < 16) {
+      Store::WindowStore::store(to_c, sum, row, tile.n - Traits::Classes::kFirst);
     } else {
-      Traits::RowStore::store(to_c, staged, sum, row, tile.n);
+      Store::RowStore::store(to_c, staged, sum, row, tile.n);
     }
   }
 
@@ -748,7 +802,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
     if (warp == 0 || Traits::kFed) {
       WgmmaProducer<Traits>(shared, map_a, maps_b, args).run(args);
     } else {
-      if constexpr (Traits::STORE == 16 && !Traits::kDirect) {
+      if constexpr (Traits::kTmaStores) {
         if (warp == 1) ptx::prefetch(map_c);
       }
       wgmma_start<Traits>();
