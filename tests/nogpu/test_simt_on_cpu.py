@@ -5,6 +5,7 @@ The headers themselves run, but for TMA; copies arrive as late as they may.
 
 from collections.abc import Sequence
 from pathlib import Path
+
 from support.cpu_program import INCLUDE, needs_compiler, on_cpu, run_calls
 
 pytestmark = needs_compiler
