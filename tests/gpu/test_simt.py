@@ -60,7 +60,9 @@ SLICED: tuple[dict[str, Value], ...] = (
     {"tile_m": 64, "tile_n": 32, "tile_k": 64, "thread_m": 8, "thread_n": 8, "slices_k": 4, "warp_m": 8, "pack_a": 1},
     # Shared evenly among the blocks that fit at once.
     SHARED | {"tile_m": 16, "tile_n": 64, "tile_k": 64, "thread_m": 4, "thread_n": 8, "slices_k": 4, "min_blocks": 4},
-    SHARED | {"tile_m": 32, "tile_n": 64, "tile_k": 64, "thread_m": 8, "thread_n": 8, "slices_k": 4, "min_blocks": 3},
+    SHARED | {"tile_m": 32, "tile_n": 64, "tile_k": 64, "thread_m": 8, "thread_n": 8, "slices_k": 4, "min_blocks": 2},
+    SHARED | {"tile_m": 16, "tile_n": 128, "tile_k": 64, "thread_m": 8, "thread_n": 4, "slices_k": 4, "warp_m": 1},
+    SHARED | {"tile_m": 128, "tile_n": 48, "tile_k": 64, "thread_m": 8, "thread_n": 12, "slices_k": 4, "warp_m": 8},
     SHARED | {"tile_m": 64, "tile_n": 64, "tile_k": 64, "thread_m": 8, "thread_n": 8, "slices_k": 4, "pack_a": 1},
     SHARED | {"tile_m": 64, "tile_n": 128, "tile_k": 32, "thread_m": 8, "thread_n": 8, "slices_k": 2, "pack_b": 1},
     SHARED | {"tile_m": 32, "tile_n": 32, "tile_k": 32, "thread_m": 8, "thread_n": 4, "slices_k": 2, "stages": 3},
