@@ -187,11 +187,11 @@ class _Terms(Mapping[str, Term]):
         return printed(expression, self, self._where)
 
     def definitions(self, body: Iterable[str]) -> Iterator[str]:
-        """The variables that `body` uses, in an order in which each can be computed.
+        """The variables that `body` uses outside its comments, in an order in which each can be computed.
 
         What was asked for may have turned out not to matter, as a factor of what is 0.
         """
-        used = set(_WORD.findall(" ".join(body)))
+        used = set(_WORD.findall(" ".join(line.partition("//")[0] for line in body)))
         for name, text in reversed(self._variables.items()):
             if name in used:
                 used |= set(_WORD.findall(text))

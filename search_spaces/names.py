@@ -23,11 +23,15 @@ PROBLEM_SIZES = frozenset(("m", "n", "k", "batch", "lda", "ldb", "ldc", "beta", 
 
 
 def leaves(used: Iterable[str], derived: Mapping[str, Expression]) -> frozenset[str]:
-    """The names that `used` rest on once derived quantities are traced to what they are computed from."""
+    """The names that `used` rest on once derived quantities are traced to what they are computed from, each once."""
     found: set[str] = set()
-    for name in used:
-        found |= leaves(derived[name].names, derived) if name in derived else {name}
-    return frozenset(found)
+    left = list(used)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += derived[name].names if name in derived else ()
+    return frozenset(found - derived.keys())
 
 
 def lacks_sizes(used: Iterable[str], derived: Mapping[str, Expression], given: Mapping[str, Any]) -> bool:

@@ -37,7 +37,7 @@ _STRIDE = 2**40  # bytes between rows or batches, less than this
 _FORMATS = {1: 0, 2: 1, 4: 2}  # CU_TENSOR_MAP_DATA_TYPE_UINT8, _UINT16, _UINT32
 _TF32 = 11  # CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: loads round fp32 to tf32
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
-_PROMOTE_256 = 3  # CU_TENSOR_MAP_L2_PROMOTION_L2_256B: what L2 reads from device memory at once
+_PROMOTION = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B: what L2 reads from device memory at once
 
 
 class TensorMapRefused(Exception):
@@ -167,7 +167,7 @@ def encode(
     code = encoder()(
         ctypes.byref(memory, start), _TF32 if rounds_tf32 else _FORMATS[element_bytes], 3, ctypes.c_void_p(address),
         (ctypes.c_uint64 * 3)(*(max(1, extent) for extent in extents)), (ctypes.c_uint64 * 2)(*strides),
-        (ctypes.c_uint32 * 3)(*box, 1), (ctypes.c_uint32 * 3)(1, 1, 1), 0, _SWIZZLES[swizzle], _PROMOTE_256, 0,
+        (ctypes.c_uint32 * 3)(*box, 1), (ctypes.c_uint32 * 3)(1, 1, 1), 0, _SWIZZLES[swizzle], _PROMOTION, 0,
     )  # fmt: skip
     if code != 0:
         figures = f"address {address:#x}, extents {tuple(extents)}, strides {tuple(strides)}, box {tuple(box)}"

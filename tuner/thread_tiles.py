@@ -18,7 +18,8 @@ __all__ = ["ThreadTiles"]
 
 # Fitted, and rounded to what the measurements can tell.
 _STALL = 0.38
-_STREAM_K = 33.0  # registers of a thread that walks over parts of tiles
+_STREAM_K = 33.0  # registers of a thread that walks over parts of tiles, if it may have them
+_LEAST_STREAM_K = 9.0  # and if not: beside 64 results in 128 registers half of such kernels spill, by 24 bytes
 _TURN = 200.0  # cycles in which half of the slices' sums change hands, besides moving them: not measured
 _PIECE = 0.5  # steps of k lost where a piece of straight code ends: the next fragments are not read early
 _TURNED_SLOTS = 7.0  # issue slots of 32 elements that are turned in registers
@@ -68,7 +69,7 @@ class ThreadTiles(Tiles):
     def least_registers(self) -> Numbers:
         """Accumulators, two fragments of each operand, addresses, and the walk of stream-K."""
         values = self.thread_m * self.thread_n + 2 * (self.thread_m + self.thread_n)
-        return self._words * values + 24 + _STREAM_K * self.stream_k + self.turned_words
+        return self._words * values + 24 + _LEAST_STREAM_K * self.stream_k + self.turned_words
 
     def demand(self, device: Device) -> Demand:
         return Demand(self._issue_cycles(device), self._smem_cycles(), 0.0, _STALL)

@@ -44,6 +44,7 @@ VARIANTS: tuple[dict[str, Value], ...] = (
     LARGE | {"pack_a": 1, "stream_k": 1, "min_blocks": 2},
     LARGE | {"pack_b": 1, "split_k": 2},
 )
+SHARED: dict[str, Value] = {"stream_k": 1}
 # Slices of k, 16 steps each: copies by all threads and, of what is packed, by TMA; tiles of one warp and of several.
 SLICED: tuple[dict[str, Value], ...] = (
     {"tile_m": 32, "tile_n": 32, "tile_k": 32, "thread_m": 8, "thread_n": 4, "slices_k": 2, "stages": 3},
@@ -57,6 +58,14 @@ SLICED: tuple[dict[str, Value], ...] = (
     {"tile_m": 64, "tile_n": 64, "tile_k": 64, "thread_m": 8, "thread_n": 8, "slices_k": 4, "pack_a": 1, "pack_b": 1},
     {"tile_m": 64, "tile_n": 64, "tile_k": 32, "thread_m": 8, "thread_n": 8, "slices_k": 2, "pack_b": 1, "split_k": 2},
     {"tile_m": 64, "tile_n": 32, "tile_k": 64, "thread_m": 8, "thread_n": 8, "slices_k": 4, "warp_m": 8, "pack_a": 1},
+    # Shared evenly among the blocks that fit at once.
+    SHARED | {"tile_m": 16, "tile_n": 64, "tile_k": 64, "thread_m": 4, "thread_n": 8, "slices_k": 4, "min_blocks": 4},
+    SHARED | {"tile_m": 32, "tile_n": 64, "tile_k": 64, "thread_m": 8, "thread_n": 8, "slices_k": 4, "min_blocks": 2},
+    SHARED | {"tile_m": 16, "tile_n": 128, "tile_k": 64, "thread_m": 8, "thread_n": 4, "slices_k": 4, "warp_m": 1},
+    SHARED | {"tile_m": 128, "tile_n": 48, "tile_k": 64, "thread_m": 8, "thread_n": 12, "slices_k": 4, "warp_m": 8},
+    SHARED | {"tile_m": 64, "tile_n": 64, "tile_k": 64, "thread_m": 8, "thread_n": 8, "slices_k": 4, "pack_a": 1},
+    SHARED | {"tile_m": 64, "tile_n": 128, "tile_k": 32, "thread_m": 8, "thread_n": 8, "slices_k": 2, "pack_b": 1},
+    SHARED | {"tile_m": 32, "tile_n": 32, "tile_k": 32, "thread_m": 8, "thread_n": 4, "slices_k": 2, "stages": 3},
 )
 FORMATS = ("fp32", "fp64", "fp16", "bf16", "int8")
 SIZES = ((1, 1, 1), (1, 105, 107), (2, 4, 3), (130, 259, 67), (257, 96, 304), (64, 128, 4099))
@@ -101,6 +110,7 @@ def test_slices_of_k(dtype: str, layout: str, checks: FamilyChecks) -> None:
     problems = [Problem(m, n, k, dtype, layout) for m, n, k in sizes]
     problems += [Problem(96, 80, k, dtype, layout, batch=2, ldc=88, alpha=2.0, beta=3.0) for k in (0, 72)]
     problems += [Problem(516, 520, 136, dtype, layout), Problem(513, 514, 133, dtype, layout, beta=1.0)]
+    problems += [Problem(515, 770, 322, dtype, layout, batch=2), Problem(2050, 1028, 260, dtype, layout, alpha=2.0)]
     cases = [(problem, configurations(problem, checks.device, SLICED)) for problem in problems]
     checks.check(case for case in cases if case[1])
 

@@ -240,6 +240,23 @@ def test_few_rows(formats: Formats, checks: FamilyChecks) -> None:
         checks.check(few)
 
 
+@pytest.mark.parametrize("width", [24, 56])
+@pytest.mark.parametrize("formats", [one for one in MAIN if one.dtype != "int8"], ids=with_label)
+def test_odd_multiples_of_eight_columns(formats: Formats, width: int, checks: FamilyChecks) -> None:
+    """Rows of C end within what is staged of them: whole tiles, and tiles that the edge of C cuts at any column."""
+    whole = formats.problem(64, 7 * width, 16384, "nt")
+    asked: list[tuple[Problem, dict[str, Value]]] = [
+        (whole, {"stream_k": 1}),
+        (whole, {"split_k": 16}),
+        (formats.problem(61, 3 * width + 16, 528, "nt", batch=3), {"stages": 8}),
+        (formats.problem(64, 2 * width + 5, 1040, "nt", ldc=2 * width + 16), {"min_blocks": 2}),
+        (formats.problem(13, 5 * width - 3, 300, "nt", ldc=5 * width + 5, beta=3.0), {"tile_k_bytes": 256}),
+    ]
+    chosen = [case for one, choice in asked for case in cases(checks, [one], 1, {"tile_n": width, **choice})]
+    assert len(chosen) == len(asked), "each is valid"
+    checks.check(chosen)
+
+
 REGISTERS: list[tuple[str, dict[str, Value]]] = [
     ("tt", {"pack_a": 0}), ("nn", {"pack_b": 0}),
     ("tn", {"pack_a": 0, "pack_b": 1}), ("tn", {"pack_a": 1, "pack_b": 0}),

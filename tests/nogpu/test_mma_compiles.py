@@ -179,14 +179,18 @@ def test_tiles_that_tma_copies(problem: Problem, choices: dict[str, int], reason
 def test_tma_needs_hopper() -> None:
     config = SPACE.config({**SPACE.default, "tma": 1})
     broken = violated(SPACE, config, {**device_of("sm_89").names(), **aligned().names()})
-    assert broken is not None and broken.reason == "TMA exists since sm_90"
+    assert broken is not None
+    assert broken.reason == "TMA exists since sm_90"
 
 
 def test_boxes_of_tma_are_the_tiles() -> None:
     """Rows along k are one box, rows along n panels of 128 bytes; behind the stages stand their barriers."""
     config = SPACE.config({**SPACE.default, "tma": 1, "tile_n": 128, "warp_n": 64})
     [launch], _ = resolve(SPACE, config, {**H200.names(), **aligned("bf16", "nn").names()})
-    assert [(one.operand, one.box, one.swizzle) for one in launch.tensor_maps] == [("a", (64, 64), 128), ("b", (64, 64), 128)]
+    assert [(one.operand, one.box, one.swizzle) for one in launch.tensor_maps] == [
+        ("a", (64, 64), 128),
+        ("b", (64, 64), 128),
+    ]
     assert launch.smem_bytes == 3 * (64 + 128) * 128 + 1024 + 3 * 8
     [launch], _ = resolve(SPACE, config, {**H200.names(), **aligned("int8", "nt").names()})
     assert [one.box for one in launch.tensor_maps] == [(128, 64), (128, 128)]

@@ -65,8 +65,8 @@ class Tile:
 
 
 def swizzled_by_tma(offset: int, span: int) -> int:
-    """CUDA driver API, CUtensorMapSwizzle: the number of a 16-byte unit within the span is joined with that of the 128-byte
-    line that it lies in."""
+    """CUDA driver API, CUtensorMapSwizzle: the number of a 16-byte unit within the span is joined with that of the
+    128-byte line that it lies in."""
     return offset ^ (offset // 128 % (span // 16)) * 16
 
 
@@ -370,7 +370,9 @@ def assertions() -> Iterator[str]:
             yield f"{places}::offset({row}, {byte}) == {tile.offset(row, byte)}"
     for tile, row, byte in product(tiles_of_tma(), (0, 1, 6, 11), (0, 20, 62, 130)):
         if byte < (tile.depth if tile.along_k else tile.extent) * tile.size and row < tile.rows:
-            places = f"TilePlaces<{tile.row_bytes}, kt::RowOrder::kPlain>" if tile.along_k else f"PanelPlaces<{tile.rows}>"
+            places = (
+                f"TilePlaces<{tile.row_bytes}, kt::RowOrder::kPlain>" if tile.along_k else f"PanelPlaces<{tile.rows}>"
+            )
             yield f"kt::{places}::offset({row}, {byte}) == {tile.offset(row, byte)}"
     for factor, octet, g in product((1, 2), range(8), (0, 3, 7)):
         yield f"kt::octet_position<{factor}>({octet}, {g}) == {position(factor, octet, g)}"

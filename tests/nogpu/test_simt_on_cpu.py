@@ -1,6 +1,6 @@
 """The simt family's kernel, run thread by thread on the CPU: right results, and no access outside the operands.
 
-The headers themselves run, but for TMA and stream-K; copies arrive as late as they may.
+The headers themselves run, but for TMA; copies arrive as late as they may.
 """
 
 from collections.abc import Sequence
@@ -29,15 +29,20 @@ inline void store_shared(unsigned target, const T (&from)[COUNT]) {
   if (target % sizeof(from)) cpu::fail("misaligned write to shared memory");
   std::memcpy(shared + target, from, sizeof(from));
 }
-inline void store_release(unsigned*, unsigned) {}
-inline unsigned load_acquire(const unsigned*) { return 1; }
+inline void store_release(unsigned* flag, unsigned value) { *flag = value; }
+inline unsigned load_acquire(const unsigned* flag) {
+  cpu::yield();
+  return *flag;
+}
 }  // namespace kt::ptx
+template <class T> void __stcg(T* to, T value) { *to = value; }
+template <class T> T __ldcg(const T* from) { return *from; }
 """
 
 
 def call(
     dtype: str, layout: str, tile: tuple[int, int, int], thread: tuple[int, int], lanes_m: int, slices: int,
-    stages: int, unroll: int, load: int,
+    stages: int, unroll: int, load: int, *, stream: bool = False,
 ) -> str:  # fmt: skip
     """The call of `run` with the traits that templates/gemm/simt.cu.j2 makes; bytes are widened through registers."""
     of_in, of_sum = {"fp32": ("float", "float"), "fp64": ("double", "double"), "int8": ("signed char", "int")}[dtype]
@@ -45,7 +50,7 @@ def call(
     store = max(4 if dtype != "fp64" else 8, load)
     traits = (
         f"Tiles<kt::SimtTraits<{of_in}, {of_sum}, {of_sum}, {tile[0]}, {tile[1]}, {tile[2]}, {thread[0]}, {thread[1]},"
-        f" {lanes_m}, {slices}, {stages}, {unroll}, kt::kRowsOuter, {along_k[0]}, {along_k[1]}, 0, 0, 0,"
+        f" {lanes_m}, {slices}, {stages}, {unroll}, kt::kRowsOuter, {along_k[0]}, {along_k[1]}, {int(stream)}, 0, 0,"
         f" {load}, {load}, {store}, {int(dtype != 'int8')}>>"
     )
     return f"run<{traits}, {along_k[0]}, {along_k[1]}>"
@@ -86,6 +91,21 @@ def test_operands_turned_in_registers(tmp_path: Path) -> None:
     most = call("fp32", "nt", (32, 32, 16), (8, 4), 4, 1, 2, 16, 16)  # 32 registers
     calls.append(f"{most}(37, 36, 28, 1, 1, 4, 4, 0)")
     run(calls, tmp_path)
+
+
+def test_stream_k_with_slices_of_k(tmp_path: Path) -> None:
+    """Five blocks share more tiles than blocks, and fewer; whole ones and ragged ones, which leave by shared memory."""
+    one = call("fp32", "nt", (32, 32, 16), (4, 4), 4, 1, 2, 16, 4, stream=True)
+    two = call("fp32", "nt", (32, 32, 32), (8, 4), 4, 2, 3, 16, 4, stream=True)
+    four = call("fp32", "tn", (16, 32, 64), (4, 4), 4, 4, 2, 16, 16, stream=True)
+    run(
+        [
+            f"{one}(70, 67, 50, 1, 1, 1, 1, 0)", f"{two}(96, 64, 45, 1, 1, 0, 0, 0)",
+            f"{two}(70, 67, 97, 1, 1, 1, 1, 2)", f"{two}(33, 20, 230, 1, 1, 1, 0, 0)",
+            f"{four}(20, 64, 460, 1, 1, 0, 0, 0)", f"{four}(16, 32, 300, 2, 1, 4, 0, 1)",
+        ],
+        tmp_path,
+    )  # fmt: skip
 
 
 def test_tiles_of_48_and_96_columns(tmp_path: Path) -> None:

@@ -136,12 +136,14 @@ def test_every_built_in_start_is_valid_somewhere(space: SearchSpace, start: Star
     extents = (
         (rows, columns, 4096),
         (rows, 4096, 4096),
+        (rows, 32768, 4096),
         (4096, 4096, 4096),
         (4096, 4096, 64),
         (4096, 4100, 4096),
         (8, 8192, 4096),
         (8, 8192, 64),
         (8, 96, 8192),
+        (9001, 35, 4096),
     )
     problems = (Problem(m, n, k, dtype) for dtype in space.dtypes for m, n, k in extents)
     assert any(len(enumerate_space(narrow, {**H200.names(), **problem.names()})) for problem in problems)

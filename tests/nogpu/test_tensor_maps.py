@@ -1,12 +1,14 @@
 """Tensor maps: read from a space, resolved to numbers, stored, and encoded by the driver library or refused."""
 
 import ctypes
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kt import export
 from kt.cache.encoding import decode_launch, encode_launch
 from kt.cache.fields import FieldError, Fields
 from kt.devices.catalog import modelled
@@ -133,6 +135,9 @@ def test_a_stored_map_of_another_form_is_refused() -> None:
             decode_launch(Fields(launch))
 
 
+PROMOTIONS = {"NONE": 0, "L2_64B": 1, "L2_128B": 2, "L2_256B": 3}  # CUtensorMapL2promotion of cuda.h
+
+
 # --- encoding --------------------------------------------------------------------------------------------------------
 
 
@@ -162,8 +167,17 @@ def encoded(driver: Driver, tensor_map: TensorMap, problem: Problem) -> tuple[An
     assert bytes(tensor_map_argument(tensor_map, problem, POINTERS).tobytes()) == b"\xab" * 128
     target, form, rank, address, extents, strides, box, steps, interleave, swizzle, promotion, fill = driver.seen
     assert target % 128 == 0
-    assert (rank, steps, interleave, promotion, fill) == (3, [1, 1, 1], 0, 3, 0)
+    assert (rank, steps, interleave, promotion, fill) == (3, [1, 1, 1], 0, PROMOTIONS["L2_128B"], 0)
     return form, address.value, extents, strides, box, swizzle
+
+
+@pytest.mark.parametrize("name", ["gemm_calls.cuh.j2", "repro.cu.j2"])
+def test_exported_programs_have_l2_read_as_much_at_once_as_the_tuner(driver: Driver, name: str) -> None:
+    """What was measured is what is exported."""
+    encode(0x10000, (64, 64, 1), (128, 8192), (64, 64), 128, 2)
+    promotion = driver.seen[-2]
+    text = (Path(export.__file__).parent / name).read_text()
+    assert [PROMOTIONS[one] for one in re.findall(r"CU_TENSOR_MAP_L2_PROMOTION_(\w+)", text)] == [promotion]
 
 
 def test_an_operand_is_encoded_as_it_is_stored(driver: Driver) -> None:

@@ -110,6 +110,22 @@ def test_few_rows_of_a_compile(tmp_path: Path) -> None:
     assert faults(compiled(cases, tmp_path), FEW_SPILLS) == {}
 
 
+def test_odd_multiples_of_eight_columns_compile(tmp_path: Path) -> None:
+    """Tiles whose rows of C end within what is staged of them: in vectors, in windows, and of promoted sums."""
+    sample = Covering(SPACE, HOPPER)
+    problems = {
+        24: Problem(64, 3072, 4096, "bf16", "nt"),
+        56: Problem(64, 7168, 8192, "fp16", "nt", ldc=7169),
+    }
+    cases = [
+        (config, problem)
+        for width, problem in problems.items()
+        for config in sample.choose(problem, 1, {"tile_n": width})
+    ]
+    assert len(cases) == len(problems)
+    assert faults(compiled(cases, tmp_path)) == {}
+
+
 def test_rows_of_b_in_classes_compile(tmp_path: Path) -> None:
     """Sums move between products without wgmma being serialised for it, and nothing spills."""
     sample = Covering(SPACE, HOPPER)

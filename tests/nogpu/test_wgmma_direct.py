@@ -16,15 +16,16 @@ def swizzle_of(row: int, row_bytes: int) -> int:
     return row * row_bytes // 128 % (row_bytes // 16) << 4
 
 
-def staged(size: int, row_bytes: int) -> dict[int, Place]:
-    """Which element lies at which byte of a panel after all lanes have put theirs there."""
+def staged(size: int, row_bytes: int, columns: int) -> dict[int, Place]:
+    """Which element lies at which byte of a panel after all lanes have put theirs of the first `columns` there."""
     memory: dict[int, Place] = {}
 
     def put(address: int, element: Place) -> None:
         assert address not in memory, "written once"
+        assert 0 <= address < ROWS * row_bytes, "within the panel"
         memory[address] = element
 
-    for column in range(0, row_bytes // size, 16 if size == 2 else 8):
+    for column in range(0, columns, 16 if size == 2 else 8):
         if size == 2:
             for lane in LANES:  # stmatrix: lane l has the address of row l % 8 of matrix l / 8
                 matrix, row = divmod(lane, 8)
@@ -42,34 +43,40 @@ def staged(size: int, row_bytes: int) -> dict[int, Place]:
     return memory
 
 
-def written(size: int, row_bytes: int, panels: int, rows: int, columns: int) -> dict[Place, Place]:
-    """Element of C, counted from the strip's first one, -> element of the strip. C ends after `rows` and `columns`."""
+def written(size: int, row_bytes: int, tile: int, rows: int, columns: int) -> dict[Place, Place]:
+    """Element of C, counted from the strip's first one, -> element of the strip. C ends after `rows` and `columns`.
+
+    The strip has `tile` columns; the last of its panels may reach beyond them.
+    """
     units, width, found = row_bytes // 16, 16 // size, {}
-    at_once = 32 // units
-    memory = staged(size, row_bytes)
-    whole = rows >= ROWS and columns >= panels * row_bytes // size
+    at_once, panel_columns = 32 // units, row_bytes // size
+    panels = -(-tile // panel_columns)
+    memories = [staged(size, row_bytes, min(panel_columns, tile - panel * panel_columns)) for panel in range(panels)]
+    whole = rows >= ROWS and columns >= tile
     for lane, panel, times in itertools.product(LANES, range(panels), range(ROWS // at_once)):
         own_row, unit = divmod(lane, units)
-        row, left = own_row + times * at_once, columns - unit * width - panel * (row_bytes // size)
-        if not whole and times * at_once >= rows - own_row:
+        row, left = own_row + times * at_once, min(columns, tile) - unit * width - panel * panel_columns
+        if times * at_once >= rows - own_row if not whole else left <= 0:
             continue
         address = row * row_bytes + (unit * 16 ^ swizzle_of(row, row_bytes))
         for i in range(width if whole else min(width, max(left, 0))):
-            target = row, panel * (row_bytes // size) + unit * width + i
+            target = row, panel * panel_columns + unit * width + i
             assert target not in found, "written once"
-            staged_row, staged_column = memory[address + i * size]
-            found[target] = staged_row, staged_column + panel * (row_bytes // size)
+            staged_row, staged_column = memories[panel][address + i * size]
+            found[target] = staged_row, staged_column + panel * panel_columns
     return found
 
 
-@pytest.mark.parametrize(("size", "row_bytes"), [*itertools.product([2, 4], [32, 64, 128])])
-@pytest.mark.parametrize("panels", [1, 3])
-def test_every_element_is_written_once_where_it_belongs(size: int, row_bytes: int, panels: int) -> None:
-    width = panels * row_bytes // size
+WHOLE = [(size, row, panels * row // size) for size in (2, 4) for row in (32, 64, 128) for panels in (1, 3)]
+REACHING_BEYOND = [(2, 64, 24), (2, 128, 40), (2, 128, 56), (2, 128, 72), (2, 128, 120)]
+
+
+@pytest.mark.parametrize(("size", "row_bytes", "width"), [*WHOLE, *REACHING_BEYOND])
+def test_every_element_is_written_once_where_it_belongs(size: int, row_bytes: int, width: int) -> None:
     for rows, columns in itertools.product(
         [1, 5, 8, 15, 16, 40], {1, 7, 8, width - 3, width - 1, width, width + 9, -4}
     ):
         expected = {(row, column) for row in range(min(rows, ROWS)) for column in range(min(columns, width))}
-        found = written(size, row_bytes, panels, rows, columns)
+        found = written(size, row_bytes, width, rows, columns)
         assert found.keys() == expected
         assert all(source == target for target, source in found.items())

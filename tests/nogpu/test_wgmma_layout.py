@@ -79,6 +79,10 @@ CASES = [
     ("bf16", "nt", choices()),
     ("bf16", "nt", choices(tile_n=320, stages=3)),
     ("bf16", "nt", choices(tile_m=64, tile_n=16, consumers=1, cluster_m=2)),
+    ("bf16", "nt", choices(tile_m=64, tile_n=56, tile_k_bytes=256, consumers=1, cluster_n=2)),
+    ("bf16", "nt", choices(tile_m=64, tile_n=24, consumers=1, min_blocks=2)),
+    ("tf32", "nt", choices(tile_m=64, tile_n=40, consumers=1)),
+    ("fp8_e4m3", "nt", choices(tile_m=64, tile_n=56, tile_k_bytes=256, consumers=1)),
     ("bf16", "nt", choices(tile_m=192, tile_n=240, consumers=3, cluster_n=2, stages=2)),
     ("bf16", "nt", choices(tile_k_bytes=256, stages=2)),
     ("bf16", "nn", choices()),
@@ -114,6 +118,7 @@ def test_wgmma_finds_what_tma_has_written(dtype: str, layout: str, config: Confi
 FEW_ROWS = [
     ("bf16", "nt", choices(tile_m=64, tile_n=32, rows_loaded=32, consumers=1)),
     ("bf16", "nt", choices(tile_m=64, tile_n=64, rows_loaded=32, consumers=1, stages=8)),
+    ("bf16", "nt", choices(tile_m=64, tile_n=24, rows_loaded=16, tile_k_bytes=256, consumers=1)),
     ("bf16", "nn", choices(tile_m=64, tile_n=96, rows_loaded=16, tile_k_bytes=256, consumers=1, cluster_n=2)),
     ("int8", "nt", choices(tile_m=64, tile_n=48, rows_loaded=16, consumers=2, schedule="pingpong")),
 ]
@@ -142,6 +147,8 @@ FED = [
     ("bf16", "nn", 516, choices(tile_n=176)),
     ("bf16", "tt", 514, choices(tile_m=256, tile_n=96, stages=3)),
     ("int8", "nt", 516, choices(tile_k_bytes=256, stages=2)),
+    ("bf16", "nt", 514, choices(tile_m=64, tile_n=40, consumers=1)),
+    ("bf16", "nt", 516, choices(tile_m=64, tile_n=56, tile_k_bytes=256, consumers=1)),
 ]
 
 

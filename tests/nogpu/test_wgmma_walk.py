@@ -35,8 +35,8 @@ int main(int count, char** values) {
   for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
     Walk walk(args);
     for (kt::WgmmaTile tile; walk.next(tile);) {
-      std::printf("%u %d %d %d %d %d %d %d %d\\n", blockIdx.x, tile.m, tile.n, tile.batch, tile.slice, tile.first_step,
-                  tile.steps, tile.first_block, tile.ends);
+      std::printf("%u %d %d %d %d %d %d %d %d %d\\n", blockIdx.x, tile.m, tile.n, tile.batch, tile.slice,
+                  tile.first_step, tile.steps, tile.first_block, tile.ends, Walk::one_row(args));
     }
   }
 }
@@ -56,6 +56,7 @@ class Piece:
     steps: int
     first_block: int
     ends: int
+    one_row: int
 
     @property
     def tile(self) -> tuple[int, int, int]:
@@ -109,6 +110,8 @@ PROBLEMS: list[tuple[tuple[int, int], int, dict[str, Any]]] = [
     ((1, 1), 132, {"m": 1000, "n": 1000, "k": 4000, "stream_k": 1}),
     ((1, 1), 100, {"m": 128, "n": 64, "k": 32000, "stream_k": 1}),
     ((2, 1), 132, {"m": 2100, "n": 1300, "k": 1000, "stream_k": 1, "raster_group": 2, "batch": 2}),
+    ((1, 1), 132, {"m": 129, "n": 7168, "k": 96}),
+    ((1, 2), 132, {"m": 128, "n": 7168, "k": 96, "batch": 2, "stream_k": 1}),
     ((1, 2), 14, {"m": 2100, "n": 1300, "k": 40, "stream_k": 1, "raster_group": 8}),
 ]
 
@@ -124,6 +127,19 @@ def test_every_step_of_every_tile_is_computed_once(
     batches, steps = range(problem.get("batch", 1)), range(up(problem["k"], 32) // 32)
     assert seen == Counter((m, n, batch, step) for m in rows for n in columns for batch in batches for step in steps)
     assert {one.tile for one in pieces} == {(m, n, batch) for m in rows for n in columns for batch in batches}
+
+
+@pytest.mark.parametrize(("cluster", "grid", "problem"), PROBLEMS)
+def test_of_one_row_of_tiles_each_step_reads_its_own_part_of_b(
+    walker: Walker, cluster: tuple[int, int], grid: int, problem: dict[str, Any]
+) -> None:
+    """What L2 is told may leave first is not needed again."""
+    pieces = walker.walk(cluster, grid, **problem)
+    seen = Counter(
+        (one.n, one.batch, step) for one in pieces for step in range(one.first_step, one.first_step + one.steps)
+    )
+    read_once = max(seen.values(), default=1) == 1
+    assert {one.one_row for one in pieces if problem["k"]} <= {int(read_once)}
 
 
 @pytest.mark.parametrize(("cluster", "grid", "problem"), PROBLEMS)

@@ -88,7 +88,7 @@ class Row:
         self.memory[16 + self.shift + column] = value
 
 
-@pytest.mark.parametrize("block_n", [16, 32, 48, 64, 80, 256])
+@pytest.mark.parametrize("block_n", [16, 24, 32, 48, 56, 64, 80, 256])
 @pytest.mark.parametrize("shift", range(8))
 def test_every_column_is_written_once_and_nothing_else(block_n: int, shift: int) -> None:
     for width in {*range(1, min(block_n, 50) + 1), *range(max(1, block_n - 40), block_n + 1), block_n + 9}:

@@ -68,6 +68,15 @@ class Scheduler {
     return true;
   }
 
+  // Stream-K, instead of `next`: the piece before which the block has `index` others, or false. Who asks anew needs to keep no
+  // more than its index.
+  __device__ __forceinline__ bool piece(const GemmArguments& args, int index, Work& work) {
+    const int dealt = int(dealt_ / gridDim.x);
+    next_ += (long long)min_of(index, dealt) * gridDim.x;
+    for (int i = dealt; i < index && begin_ < end_; ++i) end_ = max_of(begin_, (end_ - 1) / steps_ * steps_);
+    return next(args, work);
+  }
+
   // Stream-K: the block whose share holds the first step of the tile.
   __device__ __forceinline__ int first_block(const Work& work) const {
     const long long step = (work.tile - dealt_) * steps_;

@@ -68,7 +68,8 @@ void run(int m, int n, int k, int batch, int split, int extra, int shift, double
   Matrix<TOut> c(m, n, batch, extra, 0, 3);
   std::vector<double> before((long long)batch * m * n);
   for (long long i = 0; i < (long long)before.size(); ++i) before[i] = c.at(i / n / m, i / n % m, i % n);
-  std::vector<TAcc> slices((long long)split * batch * m * n + 4);
+  // Slices of split-K; or flags, and tiles of a few blocks.
+  std::vector<TAcc> slices((long long)split * batch * m * n + (1 << 15));
   kt::GemmArguments args{};
   args.a = a.data; args.b = b.data; args.c = c.data; args.workspace = slices.data();
   args.alpha = 1; args.beta = beta;

@@ -233,7 +233,6 @@ struct SimtTraits {
 
   static_assert(kSliceThreads % 32 == 0 && kThreads <= 1024, "slices have whole warps, a block at most 1024 threads");
   static_assert((SLICES & (SLICES - 1)) == 0, "the number of slices is a power of two");
-  static_assert(SLICES == 1 || !STREAM_K, "stream-K parks the tile of all threads");
   static_assert(BLOCK_M % (LANES_M * THREAD_M) == 0 && BLOCK_N % (LANES_N * THREAD_N) == 0, "warps tile the block");
   static_assert(THREAD_M % kGroupM == 0 && THREAD_N % kGroupN == 0, "thread tiles are whole groups");
   static_assert(!ASYNC || is_same<TIn, TShared>, "cp.async cannot convert");
@@ -419,13 +418,13 @@ struct SimtAccumulator {
     }
   }
 
-  // A tile of stream-K that another block ends lies in the workspace thread by thread, as it lies in registers.
+  // A tile of stream-K that another block ends lies in the workspace thread by thread, as it lies in registers of slice 0.
   __device__ __forceinline__ void park(TAcc* partial) const {
 #pragma unroll
     for (int i = 0; i < Traits::THREAD_M; ++i)
 #pragma unroll
       for (int j = 0; j < Traits::THREAD_N; ++j) {
-        __stcg(partial + (i * Traits::THREAD_N + j) * Traits::kThreads + threadIdx.x, at[i][j]);
+        __stcg(partial + (i * Traits::THREAD_N + j) * Traits::kSliceThreads + thread(), at[i][j]);
       }
   }
   // Fenced for the same reason.
@@ -434,7 +433,7 @@ struct SimtAccumulator {
     for (int i = 0; i < Traits::THREAD_M; ++i) {
 #pragma unroll
       for (int j = 0; j < Traits::THREAD_N; ++j) {
-        at[i][j] += __ldcg(partial + (i * Traits::THREAD_N + j) * Traits::kThreads + threadIdx.x);
+        at[i][j] += __ldcg(partial + (i * Traits::THREAD_N + j) * Traits::kSliceThreads + thread());
       }
       compiler_fence();
     }
@@ -528,7 +527,8 @@ __device__ __forceinline__ void simt_loop_staged(SimtAccumulator<Traits>& accumu
   }
 }
 
-// Stream-K: leaves a tile that another block ends, and collects what others have left.
+// Stream-K: leaves a tile that another block ends, and collects what others have left. Slice 0 has the sums of all slices; the
+// others keep step with it.
 template <class Traits>
 struct Parking {
   using TAcc = typename Traits::TAcc;
@@ -543,7 +543,7 @@ struct Parking {
   }
 
   __device__ __forceinline__ void leave(const SimtAccumulator<Traits>& accumulator) const {
-    accumulator.park(tile(int(blockIdx.x)));
+    if (accumulator.slice() == 0) accumulator.park(tile(int(blockIdx.x)));
     __syncthreads();
     if (threadIdx.x == 0) ptx::store_release(flags + blockIdx.x, 1u);
   }
@@ -556,19 +556,16 @@ struct Parking {
         }
       }
       __syncthreads();
-      accumulator.add_parked(tile(block));
+      if (accumulator.slice() == 0) accumulator.add_parked(tile(block));
     }
   }
 };
 
-// Writes what the slices of the block have of a tile together.
+// Writes a tile, by the threads that have the sums of all slices.
 template <class Traits>
 __device__ __forceinline__ void write_tile(const GemmArguments& args, SimtAccumulator<Traits>& accumulator,
                                            const Work& work, unsigned shared) {
-  if constexpr (Traits::SLICES > 1) {
-    accumulator.add_slices(shared);
-    if (accumulator.slice() != 0) return;
-  }
+  if (accumulator.slice() != 0) return;
   using TAcc = typename Traits::TAcc;
   using TOut = typename Traits::TOut;
   const int block_m = work.tile_m * Traits::BLOCK_M, block_n = work.tile_n * Traits::BLOCK_N;
@@ -587,20 +584,67 @@ __device__ __forceinline__ void write_tile(const GemmArguments& args, SimtAccumu
   }
 }
 
-// Stream-K: leaves a tile that another block ends, and collects what others have of one that this block ends. Whether
-// this block has the whole tile now.
+// The pieces of a block.
+template <class Traits, bool STREAM_K = Traits::STREAM_K>
+class Pieces : public Scheduler<false> {
+ public:
+  __device__ __forceinline__ explicit Pieces(const GemmArguments& args)
+      : Scheduler<false>(args, Traits::BLOCK_M, Traits::BLOCK_N, Traits::BLOCK_K) {}
+};
+
+// With stream-K no more than their number is kept in registers while one is multiplied: the place of a piece is found out
+// anew when it ends.
 template <class Traits>
-__device__ __forceinline__ bool end_piece(const GemmArguments& args, const Scheduler<Traits::STREAM_K>& scheduler,
-                                          const Work& work, SimtAccumulator<Traits>& accumulator) {
-  if constexpr (Traits::STREAM_K) {
-    const Parking<Traits> parking{typename Traits::Space(args)};
-    if (!work.ends) {
-      parking.leave(accumulator);
-      return false;
-    }
-    if (!work.begins) parking.collect(accumulator, scheduler.first_block(work));
+class Pieces<Traits, true> {
+ public:
+  __device__ __forceinline__ explicit Pieces(const GemmArguments&) {}
+
+  __device__ __forceinline__ bool next(const GemmArguments& args, Work& work) {
+    ++index_;
+    Scheduler<true> scheduler = made_anew(args);
+    steps_ = scheduler.steps();
+    return scheduler.piece(args, index_, work);
   }
-  return true;
+
+  // Of a whole tile, after `next`.
+  __device__ __forceinline__ int steps() const { return steps_; }
+
+  // The piece that `next` gave last, and which block has its tile's first step.
+  __device__ __forceinline__ Work find_again(const GemmArguments& args, int& first_block) const {
+    Scheduler<true> scheduler = made_anew(args);
+    Work work;
+    scheduler.piece(args, index_, work);
+    first_block = scheduler.first_block(work);
+    return work;
+  }
+
+ private:
+  __device__ __forceinline__ static Scheduler<true> made_anew(const GemmArguments& args) {
+    return {args, forgotten(Traits::BLOCK_M), forgotten(Traits::BLOCK_N), forgotten(Traits::BLOCK_K)};
+  }
+
+  int index_ = -1, steps_;
+};
+
+// The sums of slices meet, and the tile is written. Stream-K: a tile that another block ends is left, and what others have of
+// one that this block ends is collected.
+template <class Traits>
+__device__ __forceinline__ void end_piece(const GemmArguments& args, const Pieces<Traits>& pieces, const Work& work,
+                                          SimtAccumulator<Traits>& accumulator, unsigned shared) {
+  if constexpr (Traits::SLICES > 1) accumulator.add_slices(shared);
+  if constexpr (Traits::STREAM_K) {
+    int first_block;
+    const Work again = pieces.find_again(args, first_block);
+    const Parking<Traits> parking{typename Traits::Space(args)};
+    if (!again.ends) {
+      parking.leave(accumulator);
+      return;
+    }
+    if (!again.begins) parking.collect(accumulator, first_block);
+    write_tile<Traits>(args, accumulator, again, shared);
+  } else {
+    write_tile<Traits>(args, accumulator, work, shared);
+  }
 }
 
 template <class Traits>
@@ -610,11 +654,11 @@ __device__ __forceinline__ void gemm_simt(const GemmArguments& args) {
   auto* const shared = reinterpret_cast<typename Traits::TShared*>(shared_bytes);
   const unsigned address = ptx::held_shared_address(shared_bytes);
   const typename Traits::Space workspace(args);
-  Scheduler<Traits::STREAM_K> scheduler(args, Traits::BLOCK_M, Traits::BLOCK_N, Traits::BLOCK_K);
+  Pieces<Traits> pieces(args);
   SimtAccumulator<Traits> accumulator;
-  for (Work work; scheduler.next(args, work);) {
+  for (Work work; pieces.next(args, work);) {
     // The steps end with k, so that the first of them, not the last, may be cut: only the prologue checks k.
-    const int first_k = args.k - (scheduler.steps() - work.first_step) * Traits::BLOCK_K;
+    const int first_k = args.k - (pieces.steps() - work.first_step) * Traits::BLOCK_K;
     const TIn* base_a = static_cast<const TIn*>(args.a) + work.batch * args.stride_a;
     const TIn* base_b = static_cast<const TIn*>(args.b) + work.batch * args.stride_b;
     long long pitch_a = args.lda, pitch_b = args.ldb;
@@ -637,7 +681,7 @@ __device__ __forceinline__ void gemm_simt(const GemmArguments& args) {
     } else {
       simt_loop_staged<Traits>(accumulator, a, b, shared, address, work.steps);
     }
-    if (end_piece<Traits>(args, scheduler, work, accumulator)) write_tile<Traits>(args, accumulator, work, address);
+    end_piece<Traits>(args, pieces, work, accumulator, address);
   }
 }
 

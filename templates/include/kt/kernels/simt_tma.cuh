@@ -70,15 +70,15 @@ template <class Traits>
 __device__ __forceinline__ void gemm_simt_tma(const GemmArguments& args, const TensorMap& map_a, const TensorMap& map_b) {
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   const unsigned address = ptx::held_shared_address(shared_bytes);
-  Scheduler<Traits::STREAM_K> scheduler(args, Traits::BLOCK_M, Traits::BLOCK_N, Traits::BLOCK_K);
+  Pieces<Traits> pieces(args);
   SimtAccumulator<Traits> accumulator;
   TmaRing<Traits> ring(address, map_a, map_b);
-  for (Work work; scheduler.next(args, work);) {
-    const int first_k = args.k - (scheduler.steps() - work.first_step) * Traits::BLOCK_K;
+  for (Work work; pieces.next(args, work);) {
+    const int first_k = args.k - (pieces.steps() - work.first_step) * Traits::BLOCK_K;
     accumulator.clear();
     if constexpr (Traits::STREAM_K) __syncthreads();  // the tile before may still be read
     ring.multiply(accumulator, work.tile_m * Traits::BLOCK_M, work.tile_n * Traits::BLOCK_N, first_k, work.batch, work.steps);
-    if (end_piece<Traits>(args, scheduler, work, accumulator)) write_tile<Traits>(args, accumulator, work, address);
+    end_piece<Traits>(args, pieces, work, accumulator, address);
   }
 }
 

@@ -13,7 +13,9 @@ constexpr int kSharedOfSm = 233472, kSharedOfSystem = 1024;
 // Of a block besides stages and what C is staged in: up to 1008 bytes of alignment, and barriers.
 constexpr int kSharedBesides = 2048;
 
+// Of a panel of C. Odd multiples of 16 bytes have a last panel that reaches beyond the tile.
 __host__ __device__ constexpr int wgmma_store_row_bytes(int tile_row_bytes) {
+  if (tile_row_bytes % 32 != 0) return wgmma_row_bytes(tile_row_bytes);
   return tile_row_bytes % 128 == 0 ? 128 : tile_row_bytes % 64 == 0 ? 64 : 32;
 }
 
@@ -61,6 +63,9 @@ struct WgmmaTraits {
   using Classes = WgmmaClasses<CLASSES>;
   static constexpr int kWidth = BLOCK_N - Classes::kLost;
   using Walk = WgmmaWalk<BLOCK_M, kWidth, BLOCK_K, CLUSTER_M, CLUSTER_N, CLASSES>;
+  // Where one row of tiles is all of C, B is read once: L2 is told that it may leave before all else. Kernels that are
+  // for many rows, or have more than one consumer, have no such policy, and no register for it.
+  static constexpr bool kMayStreamB = BLOCK_M == 64 && CONSUMERS == 1 && CLUSTER_M == 1 && CLASSES == 1;
 
   // wgmma takes rows of one operand and columns of the other. 4-byte elements that lie along mn come to it as rows, from
   // registers: those of B by computing the transpose of C, so that its rows are C's columns.
@@ -80,7 +85,7 @@ struct WgmmaTraits {
   // Without TMA, C is staged in any number of columns: 32 for each slot.
   static constexpr bool kWholePanels = STORE == 16 || kFromRegisters;
   static constexpr int kStoreRowBytes = kWholePanels ? wgmma_store_row_bytes(kColumns * int(sizeof(TOut))) : 128;
-  static constexpr int kStorePanels = kWholePanels ? kColumns * int(sizeof(TOut)) / kStoreRowBytes : 4;
+  static constexpr int kStorePanels = kWholePanels ? cdiv(kColumns * int(sizeof(TOut)), kStoreRowBytes) : 4;
   static constexpr int kRoom = kSharedOfSm / MIN_BLOCKS_ - kSharedOfSystem - kSharedBesides - STAGES * kStageBytes;
   static constexpr int kStoreSlots = wgmma_store_slots(kStorePanels, CONSUMERS * 64 * kStoreRowBytes, kRoom);
   static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp
@@ -132,7 +137,7 @@ struct WgmmaTraits {
   static_assert(LOADED_M == BLOCK_M || (A_K_MAJOR && !kFromRegisters), "rows of A follow each other");
   static_assert(LOADED_M == BLOCK_M || A::kPanelBytes + B::kBytes >= BLOCK_M * 128, "wgmma reads within the stage");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
-  static_assert(BLOCK_N % 16 == 0, "rows of C in whole 32 bytes");
+  static_assert(BLOCK_N % 16 == 0 || (BLOCK_N % 8 == 0 && CONSUMERS == 1), "TMA writes whole panels of C");
   static_assert(A_K_MAJOR || B_K_MAJOR || !kFromRegisters, "one operand comes from registers");
   static_assert(!kFromRegisters || kStoreRowBytes == 128, "two warps write panels of 32 x 32");
   static_assert(kSums * (PROMOTED ? 2 : 1) <= (kFed ? 128 : 192), "accumulators must fit the registers");
@@ -262,7 +267,9 @@ class WgmmaProducer {
   __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const TensorMap& map_a, const Maps& maps_b,
                                            const GemmArguments& args)
       : shared_(shared), map_a_(map_a), maps_b_(maps_b), class_(args.k),
-        first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {}
+        first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {
+    if constexpr (Traits::kMayStreamB) policy_b_ = ptx::cache_policy(Traits::Walk::one_row(args));
+  }
 
   // A tile's first step is asked for before anybody hears of the tile: the copy takes longer than the news.
   __device__ __forceinline__ void run(const GemmArguments& args) {
@@ -336,7 +343,13 @@ class WgmmaProducer {
     const int number = class_.of(step, k);
     const int rank = int(blockIdx.x) % (CLUSTER_M * CLUSTER_N);
     const unsigned same_columns = ((1u << CLUSTER_M) - 1) << (rank / CLUSTER_M * CLUSTER_M);
-    Traits::load_b(args, maps_b_.at(number), shared_.b(stage), shared_.full(stage), n, k, batch, rank % CLUSTER_M, same_columns);
+    const TensorMap& map = maps_b_.at(number);
+    const unsigned target = shared_.b(stage), full = shared_.full(stage);
+    if constexpr (Traits::kMayStreamB) {
+      Traits::load_b(args, map, target, full, n, k, batch, rank % CLUSTER_M, same_columns, policy_b_);
+    } else {
+      Traits::load_b(args, map, target, full, n, k, batch, rank % CLUSTER_M, same_columns);
+    }
   }
 
   // This thread's part of what TMA does not copy.
@@ -375,6 +388,7 @@ class WgmmaProducer {
   WgmmaClassOfStep<Traits::CLASSES, Traits::BLOCK_K> class_;
   bool first_lane_;
   WgmmaRing<Traits::STAGES> ring_;
+  unsigned long long policy_b_;  // of kernels that may stream B; as a member in another place it moves registers of others
 };
 
 // One warpgroup: multiplies, and writes C.

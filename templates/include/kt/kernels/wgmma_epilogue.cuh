@@ -33,12 +33,12 @@ struct WgmmaTmaStore {
   static constexpr int kSlotBytes = kStripRows * ROW_BYTES;
   static constexpr int kUnits = ROW_BYTES / 16;
 
-  static_assert(BLOCK_N % kColumns == 0 && kPanels % SLOTS == 0, "whole panels, whole rounds of the ring");
   static_assert(sizeof(TOut) == 2 || sizeof(TOut) == 4, "16- and 32-bit outputs");
 
   // Writes the strip that begins at (row, column). `ring` is the warp's part of shared memory.
   __device__ __forceinline__ static void store(const GemmArguments& args, const TensorMap& map, unsigned ring,
                                                const TAcc* sum, TAcc alpha, int row, int column, int batch) {
+    static_assert(BLOCK_N % kColumns == 0 && kPanels % SLOTS == 0, "whole panels, whole rounds of the ring");
     const int lane = lane_here();
     const unsigned place = ring + place_of(lane);
     const unsigned long long policy = c_policy<TOut>(args.m, args.n, args.batch);
@@ -47,7 +47,7 @@ struct WgmmaTmaStore {
       constexpr int kSlot = kSlotBytes;
       if (lane == 0) ptx::tma_store_wait_read<SLOTS - 1>();
       __syncwarp();
-      put(place, panel % SLOTS * kSlot, sum + panel * (kColumns / 2), alpha);
+      put<kColumns>(place, panel % SLOTS * kSlot, sum + panel * (kColumns / 2), alpha);
       ptx::fence_async_proxy();
       __syncwarp();
       if (lane == 0) {
@@ -73,22 +73,25 @@ struct WgmmaTmaStore {
     return row * ROW_BYTES + (unsigned(at) ^ swizzle_of(row));
   }
 
-  // Units of 16 bytes lie apart by an XOR, slots by `offset`, and 8 rows by whole swizzles.
+  // COLUMNS of a panel. Units of 16 bytes lie apart by an XOR, slots by `offset`, and 8 rows by whole swizzles.
+  template <int COLUMNS>
   __device__ __forceinline__ static void put(unsigned place, int offset, const TAcc* sum, TAcc alpha) {
     if constexpr (sizeof(TOut) == 2) {
 #pragma unroll
-      for (int column = 0; column < kColumns; column += 16) {
+      for (int column = 0; column < COLUMNS; column += 16) {
         const TAcc* const part = sum + column / 2;
-        unsigned pairs[4];
+        unsigned pairs[4] = {};  // of the last 8 columns, the other two go to a unit that nobody reads
 #pragma unroll
-        for (int i = 0; i < 4; ++i) pairs[i] = ptx::pack_pair<OUT_BF16>(alpha * part[2 * i], alpha * part[2 * i + 1]);
+        for (int i = 0; i < (column + 8 < COLUMNS ? 4 : 2); ++i) {
+          pairs[i] = ptx::pack_pair<OUT_BF16>(alpha * part[2 * i], alpha * part[2 * i + 1]);
+        }
         ptx::stmatrix_x4((place ^ unsigned(column * 2)) + offset, pairs[0], pairs[1], pairs[2], pairs[3]);
       }
     } else {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
 #pragma unroll
-        for (int column = 0; column < kColumns; column += 8) {
+        for (int column = 0; column < COLUMNS; column += 8) {
           const TAcc* const pair = sum + column / 2 + 2 * half;
           const TOut low = TOut(alpha * pair[0]), high = TOut(alpha * pair[1]);
           const unsigned target = (place ^ unsigned(column * 4)) + offset + 8 * half * ROW_BYTES;
@@ -102,12 +105,15 @@ struct WgmmaTmaStore {
 };
 
 // By ordinary accesses of 16 bytes, where TMA could write as well. C is in memory earlier: nobody waits for TMA to take
-// notice, to read shared memory and to write. The warp's part of shared memory is as for TMA.
+// notice, to read shared memory and to write. The warp's part of shared memory is as for TMA, but the last panel may reach
+// beyond the tile.
 template <class TmaStore, class TAcc, class TOut, int BLOCK_N, int ROW_BYTES, int SLOTS>
 struct WgmmaDirectStore {
-  static constexpr int kColumns = ROW_BYTES / int(sizeof(TOut)), kPanels = BLOCK_N / kColumns;
+  static constexpr int kColumns = ROW_BYTES / int(sizeof(TOut)), kPanels = cdiv(BLOCK_N, kColumns);
   static constexpr int kUnits = ROW_BYTES / 16, kWidth = 16 / int(sizeof(TOut));  // of a row; columns of one
   static constexpr int kRowsAtOnce = 32 / kUnits, kTimes = kStripRows / kRowsAtOnce;
+
+  static_assert(kPanels % SLOTS == 0, "whole rounds of the ring");
 
   // Writes the strip that begins at (row, column). `ring` is the warp's part of shared memory.
   __device__ __forceinline__ static void store(const GemmArguments& args, unsigned ring, const TAcc* sum, TAcc alpha,
@@ -121,7 +127,7 @@ struct WgmmaDirectStore {
       __syncwarp();
 #pragma unroll
       for (int i = 0; i < SLOTS; ++i) {
-        TmaStore::put(ring + TmaStore::place_of(int(lane)), i * TmaStore::kSlotBytes, sum + (first + i) * (kColumns / 2), alpha);
+        put(ring + TmaStore::place_of(int(lane)), i * TmaStore::kSlotBytes, sum, first + i, alpha);
       }
       __syncwarp();
       if (whole) {
@@ -132,11 +138,14 @@ struct WgmmaDirectStore {
           for (int at = 0; at < kTimes; ++at) ptx::load_shared(words[at], staged(ring, i, own_row, unit, at));
 #pragma unroll
           for (int at = 0; at < kTimes; ++at) {
+            if (BLOCK_N % kColumns != 0 && int(unit) * kWidth >= BLOCK_N - (first + i) * kColumns) continue;
             ptx::store_global(target + at * kRowsAtOnce * args.ldc + (first + i) * kColumns, words[at]);
           }
         }
       } else {
-        const int rows = args.m - row - int(own_row), columns = args.n - column - int(unit) * kWidth - first * kColumns;
+        const int rows = args.m - row - int(own_row);
+        const int of_tile = BLOCK_N % kColumns == 0 ? args.n - column : min_of(args.n - column, BLOCK_N);
+        const int columns = of_tile - int(unit) * kWidth - first * kColumns;
 #pragma unroll 1
         for (int at = 0; at < SLOTS * kTimes; ++at) {
           const int i = at / kTimes, down = at % kTimes * kRowsAtOnce;
@@ -150,6 +159,14 @@ struct WgmmaDirectStore {
   }
 
  private:
+  __device__ __forceinline__ static void put(unsigned place, int offset, const TAcc* sum, int panel, TAcc alpha) {
+    if (panel + 1 < kPanels) {
+      TmaStore::template put<kColumns>(place, offset, sum + panel * (kColumns / 2), alpha);
+    } else {
+      TmaStore::template put<BLOCK_N - (kPanels - 1) * kColumns>(place, offset, sum + (kPanels - 1) * (kColumns / 2), alpha);
+    }
+  }
+
   __device__ __forceinline__ static unsigned staged(unsigned ring, int slot, unsigned own_row, unsigned unit, int at) {
     const unsigned row = own_row + at * kRowsAtOnce;
     return ring + slot * TmaStore::kSlotBytes + row * ROW_BYTES + (unit * 16 ^ TmaStore::swizzle_of(int(row)));

@@ -32,9 +32,12 @@ struct WgmmaOperand {
   static_assert(kBoxRows * kBoxes * SHARERS == kRows && kBoxRows % 8 == 0, "boxes are whole groups of 8 rows");
   static_assert(kBytes % 1024 == 0, "what follows must be aligned as well");
 
-  // Loads share number `share` to the same place in all `blocks` (a mask); the bytes count at their `barrier`.
+  // Loads share number `share` to the same place in all `blocks` (a mask); the bytes count at their `barrier`. What no
+  // other block needs may have a policy of L2.
+  template <class... Policy>
   __device__ __forceinline__ static void load(const TensorMap& map, unsigned shared, unsigned barrier, int mn, int k,
-                                              int batch, int share, unsigned blocks) {
+                                              int batch, int share, unsigned blocks, Policy... policy) {
+    static_assert(SHARERS == 1 || sizeof...(Policy) == 0, "what blocks share has the usual policy");
     const int column = K_MAJOR ? k : mn, row = (K_MAJOR ? mn : k) + share * kShareRows;
     const unsigned target = shared + share * (kShareRows * kRowBytes);
 #pragma unroll
@@ -44,7 +47,7 @@ struct WgmmaOperand {
         const unsigned box_target = target + panel * kPanelBytes + box * (kBoxRows * kRowBytes);
         const int box_column = column + panel * kRowElements, box_row = row + box * kBoxRows;
         if constexpr (SHARERS == 1) {
-          ptx::tma_load(map, box_target, barrier, box_column, box_row, batch);
+          ptx::tma_load(map, box_target, barrier, box_column, box_row, batch, policy...);
         } else {
           ptx::tma_load_multicast(map, box_target, barrier, box_column, box_row, batch, (unsigned short)blocks);
         }

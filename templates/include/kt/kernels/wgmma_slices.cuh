@@ -59,7 +59,8 @@ constexpr int kManyParts = 16;  // from here on, the warps of a block share the 
 // A warp sums a piece of a strip, in the order of the slices, so that two runs give the same bits.
 template <class TAcc, class TOut, int BLOCK_M, int BLOCK_N, int STORE>
 __device__ __forceinline__ void sum_wgmma_slices(const GemmArguments& args, void* memory) {
-  constexpr int kColumns = BLOCK_N % 32 == 0 ? 32 : 16, kPieces = BLOCK_N / kColumns, kWords = kColumns / 8;
+  constexpr int kColumns = BLOCK_N % 32 == 0 ? 32 : BLOCK_N % 16 == 0 ? 16 : 8;
+  constexpr int kPieces = BLOCK_N / kColumns, kWords = kColumns / 8;
   using Strips = WgmmaStrips<TAcc, BLOCK_M, BLOCK_N>;
   __shared__ __align__(16) TAcc staged[kSumWarps][kStripRows * kColumns];
   const long long strips = Strips::of_slice(args);

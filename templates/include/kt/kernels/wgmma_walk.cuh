@@ -46,6 +46,9 @@ class WgmmaWalk {
  public:
   static constexpr unsigned kBlocks = CLUSTER_M * CLUSTER_N;
 
+  // Whether one row of tiles is all of C, so that no two tiles need the same of B.
+  __host__ __device__ static constexpr bool one_row(const GemmArguments& args) { return args.m <= BLOCK_M; }
+
   __device__ __forceinline__ explicit WgmmaWalk(const GemmArguments& args)
       : rows_(count(args.m, BLOCK_M * CLUSTER_M)), steps_(int(count(int(count(args.k, CLASSES)), BLOCK_K)) * CLASSES),
         per_slice_(steps_), height_(min_of(unsigned(args.raster_group), rows_)), next_(blockIdx.x / kBlocks) {

@@ -25,6 +25,16 @@ __device__ __forceinline__ void tma_load(const TensorMap& map, unsigned shared, 
       : "memory");
 }
 
+// The same, and L2 treats the box's lines by a policy (cache_policy.cuh).
+__device__ __forceinline__ void tma_load(const TensorMap& map, unsigned shared, unsigned barrier, int column, int row,
+                                         int batch, unsigned long long policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6;\n" ::"r"(shared),
+      "l"(&map), "r"(barrier), "r"(column), "r"(row), "r"(batch), "l"(policy)
+      : "memory");
+}
+
 // The same to every block of the cluster whose bit is set in `blocks`: to the same place, counted at its own barrier.
 __device__ __forceinline__ void tma_load_multicast(const TensorMap& map, unsigned shared, unsigned barrier, int column,
                                                    int row, int batch, unsigned short blocks) {
