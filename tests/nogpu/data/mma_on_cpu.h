@@ -28,7 +28,7 @@ void mma(double (&sum)[4], const double* a, const double* b) {
 // headers
 template <int BLOCK_M, int BLOCK_N, int WARP_M, int WARP_N, int STAGES, bool A_ALONG_K, bool B_ALONG_K, int LOAD, bool HELD>
 struct Doubles : kt::MmaTraits<kt::Format::kFp64, double, double, double, BLOCK_M, BLOCK_N, 16, WARP_M, WARP_N, STAGES, A_ALONG_K,
-                               B_ALONG_K, false, false, false, false, LOAD, LOAD, 16, true, HELD> {
+                               B_ALONG_K, false, false, false, false, LOAD, LOAD, 16, true, HELD, false> {
   static constexpr bool kStretch = false, STREAMED_A = false;
 };
 
