@@ -21,7 +21,7 @@ def main() -> None:
         if error.name not in PACKAGES:
             raise
         print(f"kt: error: the Python package {error.name} is missing", file=sys.stderr)
-        print("hint: `pip install .` in the checkout installs kt with all that it needs", file=sys.stderr)
+        print("hint: `pip install '.[cuda13]'` in the checkout installs kt with all that it needs", file=sys.stderr)
         sys.exit(1)
     finally:
         _end_by_exit_code()

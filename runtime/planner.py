@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal, get_args
 
 from kt.cache.location import cache_dir
-from kt.errors import KtError, NoValidConfiguration, OptionError
+from kt.errors import InputError, KtError, NoValidConfiguration
 from kt.runtime.choice import Choice, Chooser
 from kt.runtime.placed_problem import tuned_as
 
@@ -24,9 +24,9 @@ OnMiss = Literal["nearest", "tune", "error"]
 
 
 def check_on_miss(text: str) -> None:
-    """Raises OptionError if it is none of the ways to do without a winner."""
+    """Raises InputError if it is none of the ways to do without a winner."""
     if text not in get_args(OnMiss):
-        raise OptionError("on-miss", f"{text!r} is unknown", hint=f"on_miss is one of {', '.join(get_args(OnMiss))}")
+        raise InputError(f"on_miss is {text!r}, which is unknown", hint=f"it is one of {', '.join(get_args(OnMiss))}")
 
 
 class Planner:

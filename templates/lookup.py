@@ -38,7 +38,7 @@ def find_file(name: str, template_dirs: Sequence[Path], asked_by: str = "") -> P
                 return path
         except OSError as error:  # a folder without the right to enter it may have the file: no other one stands for it
             raise _unreadable(path, error) from None
-    searched = ", ".join(str(folder) for folder in template_dirs) or "only the built-in templates were searched"
+    searched = ", ".join(str(folder) for folder in template_dirs) or "the built-in templates alone"
     raise InputError(f"there is no template {name}{by}; searched: {searched}", hint=_similar(name, folders))
 
 

@@ -243,7 +243,7 @@ def test_a_missing_package_is_named() -> None:
     """In a checkout without an install: which package, and the command that brings it. A fault of kt's own shows."""
     done = _import_fails("typer", "raise ModuleNotFoundError('no typer', name='typer')")
     assert done.returncode == 1
-    assert done.stderr.startswith("kt: error: the Python package typer is missing\nhint: `pip install .`")
+    assert done.stderr.startswith("kt: error: the Python package typer is missing\nhint: `pip install '.[cuda13]'`")
     assert "Traceback" in _import_fails("kt.cli.tune", "raise ModuleNotFoundError('x', name='kt.cli.tune')").stderr
 
 
