@@ -157,7 +157,8 @@ def _losses(found: Portfolio) -> str:
     parts = []
     if found.known:
         worst = max(found.known, key=lambda one: one.loss)
-        label = worst.winner.key.problem.label
+        where = _where([one.winner for one in found.served])
+        label = f"{worst.winner.key.problem.label}{where(worst.winner)}"
         parts += [f"{found.mean_loss:.1%} slower (geometric mean), at most {worst.loss:.1%} ({label})"]
     counts = Counter(one.source for one in found.known)
     if set(counts) - {"measured"}:

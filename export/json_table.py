@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -189,5 +190,7 @@ def _is_near(given: Any, right: Any) -> bool:
             and all(_is_near(given[name], right[name]) for name in right)
         )
     if isinstance(right, float) and isinstance(given, int | float) and not isinstance(given, bool):
-        return abs(given - right) <= _ROUNDING * abs(right)
+        with suppress(OverflowError):  # a whole number that no float holds is near none
+            return abs(given - right) <= _ROUNDING * abs(right)
+        return False
     return given is None and right is None

@@ -28,7 +28,7 @@ from kt.search_spaces.copies import COPYING, copying_for, without_copies
 from kt.search_spaces.names import Names
 from kt.search_spaces.space import Config, SearchSpace, Value
 
-__all__ = ["IDLE_COPY", "SEVERAL_FORMS", "UNTRIED", "Admits", "Portfolio", "Served", "portfolio"]
+__all__ = ["IDLE_COPY", "NOT_MEASURED", "SEVERAL_FORMS", "UNTRIED", "Admits", "Portfolio", "Served", "portfolio"]
 
 # Least time of what was not timed on a shape, in the winner's, for shapes just like those where it was: the search has
 # not tried it, and of many kernels those are taken whose time is underestimated.
@@ -38,6 +38,10 @@ UNTRIED = 1.08
 # than one that cannot; and one of several forms than one of that form alone. By what few kernels took on an H200.
 IDLE_COPY = 0.125, 0.8
 SEVERAL_FORMS = 0.04, 1.0
+
+# Least time of what was not measured of the very kernel, in the winner's: screened times are lower than those of finals,
+# and a winner is not given up for what seems as fast.
+NOT_MEASURED = 1.001
 
 Runtime = tuple[tuple[str, Value], ...]
 Offer = tuple[float, Runtime, Source]  # microseconds, with which run-time choices, and how that is known
@@ -309,6 +313,8 @@ class _Offers:
                 time_us, runtime, source = offer
                 if kernel.forms:
                     time_us, source = _longer(time_us, *SEVERAL_FORMS), "alike" if source == "measured" else source
+                if source != "measured":
+                    time_us = max(time_us, NOT_MEASURED * self._won(index))
                 found.append(((time_us, runtime, source), kernel.of_form(form)))
         return min(found, key=lambda one: one[0][0], default=None)
 

@@ -231,6 +231,7 @@ def test_what_is_no_table_is_refused_with_the_place(text: str, message: str, tmp
         (("time_us",), 1.25, "(tflops|gb_per_s): is .*; the row's times give"),
         (("gb_per_s",), "fast", 'gb_per_s: is "fast"; the row'),
         (("floor_fraction",), None, "floor_fraction: is null; the row"),
+        (("tflops",), 10**400, "tflops: is 1000.*; the row"),
         (("ratio",), {"cublas": 9.0}, "ratio: is .*9.0"),
         (("ratio",), {}, "ratio: is {}; the row"),
         (("edge",), ["\udfff"], "edge: must be a list of texts"),

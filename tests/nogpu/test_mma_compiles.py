@@ -1,5 +1,6 @@
 """The mma family compiles from Ampere on without spills: every value of every parameter, format, layout, alignment."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from kt.devices.catalog import catalog
 from kt.devices.device import Device
 from kt.problems import LAYOUTS, Problem
 from kt.search_spaces.launch import resolve, violated
+from kt.search_spaces.loader import load_space
 from kt.search_spaces.space import Config
+from kt.templates.render import render
 from kt.tuner.messages import Binary
 from kt.tuner.nvrtc import Nvrtc, load_builtins
 from kt.tuner.ptxas_log import read_log
@@ -181,6 +184,18 @@ def test_tma_needs_hopper() -> None:
     broken = violated(SPACE, config, {**device_of("sm_89").names(), **aligned().names()})
     assert broken is not None
     assert broken.reason == "TMA exists since sm_90"
+
+
+def test_a_complete_space_from_before_tma_still_renders(tmp_path: Path) -> None:
+    """A user's copy of the space has neither the parameter nor what came with it: cp.async copies."""
+    assert SPACE.source is not None
+    text = re.sub(r"^  (tma|barrier_bytes): .*\n", "", Path(SPACE.source).read_text(), flags=re.MULTILINE)
+    text = re.sub(r"^  - \{(require: \"tma |tile_m.*tma: 1).*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^    tensor_maps:\n(      .*\n)+", "", text, flags=re.MULTILINE)
+    (tmp_path / "mma.yaml").write_text(text.replace(" tma: 0,", "").replace(" + barrier_bytes", ""))
+    old = load_space(tmp_path / "mma.yaml")
+    assert "tma" not in old.default
+    assert "gemm_mma_tma" not in render(old, old.default_config, aligned().signature, "sm_90a").text
 
 
 def test_boxes_of_tma_are_the_tiles() -> None:

@@ -23,7 +23,7 @@ from kt.export.contents import NARROW, NARROW_STORES, Search, narrowing
 from kt.export.covering import best_of, cheapest_alike, smallest_cover
 from kt.export.expected_time import doubt
 from kt.export.kernels import on_device
-from kt.export.portfolio import IDLE_COPY, UNTRIED
+from kt.export.portfolio import IDLE_COPY, NOT_MEASURED, UNTRIED
 from kt.problems import Problem
 from kt.search_spaces.launch import resolve
 from kt.search_spaces.loader import builtin_spaces
@@ -250,6 +250,23 @@ def test_a_kernel_that_need_not_copy_serves_aligned_shapes() -> None:
     assert [(one.time_us, one.source) for one in found.served] == times
     launches = [[launch.kernel for launch in best.launches] for best in known.winners]
     assert launches == [["kt_gemm_copy_rows", "kt_gemm"], ["kt_gemm"]]
+
+
+def test_a_winner_is_not_given_up_for_what_seems_as_fast() -> None:
+    """The like of its rival was faster when it was screened than the winner in finals; its own time is not known."""
+    odd, aligned = Problem(4093, 4096, 4091, "bf16", "nt"), Problem(4096, 4096, 4096, "bf16", "nt")
+    space = SPACES["wgmma"]
+    usual, wide = (space.config({**space.default, "tile_n": tile_n}) for tile_n in (128, 192))
+    wide_copied = space.config({**wide.as_dict(), "pack_a": 1, "pack_b": 1})
+    listed = [of_space(space, odd, wide_copied, 240.0), of_space(space, aligned, usual, 200.0)]
+    elsewhere: list[Search] = [(listed[1].key, {wide: Measurement("ok", 190.0, samples=5)})]
+    _, found = collect_few(listed, SPACES, elsewhere, most=2)
+    assert [(one.kernel.config.parameters, one.source) for one in found.served] == [
+        (wide_copied.parameters, "measured"),
+        (usual.parameters, "measured"),
+    ]
+    _, found = collect_few(listed, SPACES, elsewhere, most=1)
+    assert found.served[1].time_us == NOT_MEASURED * 200.0
 
 
 def test_what_failed_without_copies_does_not_serve_with_them() -> None:

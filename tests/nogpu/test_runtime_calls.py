@@ -21,7 +21,7 @@ from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources, current_spaces
 from kt.cli.measurements import winners_elsewhere
 from kt.devices.catalog import modelled
-from kt.errors import InputError, KtError, NoValidConfiguration, OptionError
+from kt.errors import InputError, KtError, NoValidConfiguration
 from kt.export.collect import collect
 from kt.export.dispatch import pick
 from kt.problems import Problem
@@ -439,7 +439,7 @@ def test_a_miss_is_what_the_caller_wants_it_to_be(
     assert kt.calls() == {"generic": 1}
     with pytest.raises(NoValidConfiguration):  # though there is a plan by now
         kt.gemm(a, b, out, on_miss="error")
-    with pytest.raises(OptionError, match="'never' is unknown"):
+    with pytest.raises(InputError, match="'never', which is unknown"):
         kt.gemm(a, b, out, on_miss="never")  # type: ignore[arg-type]
     asked = []
 
