@@ -39,8 +39,8 @@ UNTRIED = 1.08
 IDLE_COPY = 0.125, 0.8
 SEVERAL_FORMS = 0.04, 1.0
 
-# Least time of what was not measured of the very kernel, in the winner's: screened times are lower than those of finals,
-# and a winner is not given up for what seems as fast.
+# Least time of what was not measured of the very kernel, in the winner's: screened times are lower than those of
+# finals, and a winner is not given up for what seems as fast.
 NOT_MEASURED = 1.001
 
 Runtime = tuple[tuple[str, Value], ...]
