@@ -133,9 +133,9 @@ def export(
     if check and output is None:
         return
     if not bests and problems is None:
-        raise ShapesMissing("the cache has nothing to export", hint=_way(selection.passed_over))
+        raise ShapesMissing("the cache has nothing to export", hint=_way(selection.passed_over, as_t4=as_t4))
     if problems is not None:
-        _require_all(problems, bests, selection.passed_over)
+        _require_all(problems, bests, _way(selection.passed_over, as_t4=as_t4))
     silent = quiet or check
     if header:
         name = "kt" if namespace is None else namespace
@@ -184,14 +184,16 @@ def _say_passed_over(selection: Selection, warnings: Sequence[str]) -> None:
         note(f"warning: {warning}")
 
 
-def _way(passed_over: Sequence[Entry]) -> str:
+def _way(passed_over: Sequence[Entry], *, as_t4: bool) -> str:
     """What to do about an export that lacks something."""
     if any(entry.state == "predicted" for entry in passed_over):
+        if as_t4:
+            return "T4 has what ran, not what only the model ranked: --json --predicted has that"
         return "--predicted takes what only the model ranked, too"
     return "`kt show-cache` tells what the cache holds; with --shapes, why a shape has no winner"
 
 
-def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], passed_over: Sequence[Entry]) -> None:
+def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], hint: str) -> None:
     from kt.cache.key import problem_digest
 
     found = {problem_digest(best.key.problem) for best in bests}
@@ -199,7 +201,7 @@ def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], passe
     if lacking:
         lines = [f"{len(lacking)} of {len(problems)} shapes have no winner to export"]
         lines += listed([problem.label for problem in lacking])
-        raise ShapesMissing("\n".join(lines), hint=_way(passed_over))
+        raise ShapesMissing("\n".join(lines), hint=hint)
 
 
 def _table(bests: Sequence[BestConfig], one_format: str) -> str:
