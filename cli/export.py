@@ -173,12 +173,11 @@ def _say_passed_over(selection: Selection, warnings: Sequence[str]) -> None:
 
     names = told_apart(entry.best.key.device for entry in (*selection.chosen, *selection.passed_over))
     for entry in selection.passed_over:
-        why = f"{entry.state} ({entry.reason})" if entry.reason else entry.state
-        taken = selection.preferred.get(entry.id)
+        own = f"{entry.state} ({entry.reason})" if entry.reason else entry.state
+        taken, why = selection.preferred.get(entry.id), own
         if taken is not None:
             why = f"another winner of this shape is taken, because {preference(taken.best, entry.best)}"
-            why += f"; this one is {entry.state}" if entry.state not in ("valid", taken.state) else ""
-            why += f" ({entry.reason})" if entry.reason else ""
+            why += f"; this one is {own}" if entry.reason or entry.state not in ("valid", taken.state) else ""
         note(f"left out: {entry.best.key.problem.label} on {names[entry.best.key.device]}: {why}")
     for warning in warnings:
         note(f"warning: {warning}")
