@@ -133,9 +133,9 @@ def export(
     if check and output is None:
         return
     if not bests and problems is None:
-        raise ShapesMissing("the cache has nothing to export", hint=_way(selection.passed_over))
+        raise ShapesMissing("the cache has nothing to export", hint=_way(selection.passed_over, as_t4=as_t4))
     if problems is not None:
-        _require_all(problems, bests, selection.passed_over)
+        _require_all(problems, bests, _way(selection.passed_over, as_t4=as_t4))
     silent = quiet or check
     if header:
         name = "kt" if namespace is None else namespace
@@ -173,25 +173,26 @@ def _say_passed_over(selection: Selection, warnings: Sequence[str]) -> None:
 
     names = told_apart(entry.best.key.device for entry in (*selection.chosen, *selection.passed_over))
     for entry in selection.passed_over:
-        why = f"{entry.state} ({entry.reason})" if entry.reason else entry.state
-        taken = selection.preferred.get(entry.id)
+        own = f"{entry.state} ({entry.reason})" if entry.reason else entry.state
+        taken, why = selection.preferred.get(entry.id), own
         if taken is not None:
             why = f"another winner of this shape is taken, because {preference(taken.best, entry.best)}"
-            why += f"; this one is {entry.state}" if entry.state not in ("valid", taken.state) else ""
-            why += f" ({entry.reason})" if entry.reason else ""
+            why += f"; this one is {own}" if entry.reason or entry.state not in ("valid", taken.state) else ""
         note(f"left out: {entry.best.key.problem.label} on {names[entry.best.key.device]}: {why}")
     for warning in warnings:
         note(f"warning: {warning}")
 
 
-def _way(passed_over: Sequence[Entry]) -> str:
+def _way(passed_over: Sequence[Entry], *, as_t4: bool) -> str:
     """What to do about an export that lacks something."""
     if any(entry.state == "predicted" for entry in passed_over):
+        if as_t4:
+            return "T4 has what ran, not what only the model ranked: --json --predicted has that"
         return "--predicted takes what only the model ranked, too"
     return "`kt show-cache` tells what the cache holds; with --shapes, why a shape has no winner"
 
 
-def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], passed_over: Sequence[Entry]) -> None:
+def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], hint: str) -> None:
     from kt.cache.key import problem_digest
 
     found = {problem_digest(best.key.problem) for best in bests}
@@ -199,7 +200,7 @@ def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], passe
     if lacking:
         lines = [f"{len(lacking)} of {len(problems)} shapes have no winner to export"]
         lines += listed([problem.label for problem in lacking])
-        raise ShapesMissing("\n".join(lines), hint=_way(passed_over))
+        raise ShapesMissing("\n".join(lines), hint=hint)
 
 
 def _table(bests: Sequence[BestConfig], one_format: str) -> str:

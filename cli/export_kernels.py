@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kt.problems.ranges import RangedShape
     from kt.search_spaces.space import SearchSpace
 
-__all__ = ["Few", "Making", "few_kernels", "kernels_header"]
+__all__ = ["Few", "Making", "few_kernels", "kernels_header", "tell_buckets"]
 
 # How a time is known, in words.
 _SOURCES: dict[Source, str] = {
@@ -98,7 +99,7 @@ def kernels_header(
         if not made.quiet:
             _tell(found, made, compiled)
     if not made.quiet:
-        _tell_buckets(known)
+        tell_buckets(known)
     return kernel_header(known, template_dirs=made.template_dirs, namespace=namespace)
 
 
@@ -115,9 +116,11 @@ def _has_compiler(*, quiet: bool) -> bool:
     return True
 
 
-def _tell_buckets(known: Contents) -> None:
+def tell_buckets(known: Contents) -> None:
     """Each bucket of a range, or part of one, with the shape whose winner serves it, and what that loses on the other
     tuned one."""
+    from kt.export.buckets import computes_all
+
     where = _where(known.winners)
     for served in known.buckets:
         name, bucket = served.shape.name, served.bucket
@@ -125,8 +128,11 @@ def _tell_buckets(known: Contents) -> None:
         sizes = f"{bucket.first}" if bucket.first == bucket.last else f"{bucket.first} to {bucket.last}"
         label = f"{served.shape.at(bucket.last).label}{where(known.winners[served.entry])}"
         text = f"{label}, {name} {sizes}: as for {name} {size}"
+        if not computes_all(known, served):
+            text += " where its kernel can compute them"
         if other != size:
-            text += f", {served.loss:.1%} slower at {other}, {served.source}"
+            loss = f"{served.loss:.1%} slower" if math.isfinite(served.loss) else "unknown loss"
+            text += f", {loss} at {other}" + (f", {served.source}" if math.isfinite(served.loss) else "")
         note(text)
 
 

@@ -30,9 +30,7 @@ def print_plan(planned: Plan, compiled: CompiledPlan | None, *, verbose: bool = 
             [_compiled_row(one) for one in _best_first(compiled.configs)],
             left=frozenset({"shape", "limited by", "configuration", "notes"}),
         )
-    print(
-        f"\nabout {planned.kernels} kernels to compile and {_duration(planned.seconds)} to tune{_answered(planned)}\n"
-    )
+    print(f"\n{estimate}\n" if (estimate := _estimate(planned)) else "")
     if verbose:
         _print_rejections(planned.shapes)
     else:
@@ -58,6 +56,13 @@ def _rejecting(plans: Sequence[FamilyPlan]) -> str:
 def _print_rejections(shapes: Sequence[ShapePlan]) -> None:
     rows = _rejection_rows(shapes)
     print_table(("family", "rejected", "unless", "reason"), rows, left=frozenset({"family", "unless", "reason"}))
+
+
+def _estimate(planned: Plan) -> str:
+    """What tuning would take; "" where no shape can be tuned."""
+    if not any(shape.cached or shape.evaluations for shape in planned.shapes):
+        return ""
+    return f"about {planned.kernels} kernels to compile and {_duration(planned.seconds)} to tune{_answered(planned)}"
 
 
 def _answered(planned: Plan) -> str:

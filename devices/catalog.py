@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kt.devices.device import Device
 from kt.errors import OptionError
 
-__all__ = ["DeviceRates", "Rates", "architecture_rates", "catalog", "find", "modelled"]
+__all__ = ["DeviceRates", "Rates", "architecture_rates", "catalog", "compute_capabilities", "find", "modelled"]
 
 Rates = dict[str, float]
 
@@ -84,6 +84,13 @@ def architecture_rates(compute_capability: tuple[int, int], sm_count: int, clock
     peak = {unit: count * per_clock for unit, count in figures["tensor_per_clock"].items()}
     tensor = {unit: rate * achievable["tensor"] for unit, rate in peak.items()}
     return _by_dtype(units, tensor, _through_mma(peak, figures, achievable))
+
+
+@cache
+def compute_capabilities() -> tuple[tuple[int, int], ...]:
+    """Those that the data file has figures of, ascending."""
+    found = (text.split(".") for text in _data()["compute_capabilities"])
+    return tuple(sorted((int(major), int(minor)) for major, minor in found))
 
 
 @cache

@@ -2,13 +2,15 @@
 
 Of each bucket of a range two shapes are tuned, its largest size and a middle one, and each has been timed with the
 other's kernel. If one of them is known to be as good for both, its winner serves every size of the bucket; else the
-winner of the middle one serves sizes up to a border, where the other one is expected to become faster.
+winner of the middle one serves sizes up to a border, where the other one is expected to become faster, or is the one
+that can compute them. A size that its part's winner cannot compute is dispatched as any that was not tuned.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from kt.export.contents import BucketServed, Contents, Source, group_of, known_device
@@ -17,16 +19,23 @@ from kt.export.runnable import launches_of, names_of
 from kt.problems import Problem
 from kt.problems.ranges import Bucket, RangedShape
 
-__all__ = ["add_buckets"]
+__all__ = ["add_buckets", "computes_all"]
 
 LEAST_LOSS = 0.01  # for less a bucket is not divided: it is noise
 SAMPLES = 16  # sizes by which the border is sought
+ALONE = 1.0  # gain, as a logarithm, where only one can compute a size
 
 Times = Sequence[Mapping[str, float]]  # of each entry, microseconds by configuration
 
 
-def add_buckets(result: Contents, ranged: Sequence[RangedShape], times: Times) -> None:
-    """Adds those buckets of which both shapes have winners, one of which has not failed on the other."""
+def add_buckets(
+    result: Contents, ranged: Sequence[RangedShape], times: Times, tuned_us: Sequence[float] | None = None
+) -> None:
+    """Adds those buckets of which both shapes have winners, one of which has not failed on the other.
+
+    Args:
+        tuned_us: what the winner of each entry's shape took, where the entry is something else: losses are over that.
+    """
     places = {(best.key.device, best.key.problem): index for index, best in enumerate(result.winners)}
     for device in dict.fromkeys(best.key.device for best in result.winners):
         for shape in ranged:
@@ -34,7 +43,24 @@ def add_buckets(result: Contents, ranged: Sequence[RangedShape], times: Times) -
                 numbers = [places.get((device, shape.at(size))) for size in (bucket.last, bucket.middle)]
                 entries = [number for number in numbers if number is not None]
                 if len(entries) == len(numbers):
-                    result.buckets += _served(result, shape, bucket, entries, times)
+                    for one in _served(result, shape, bucket, entries, times):
+                        result.buckets.append(one if tuned_us is None else _over_the_winner(result, one, tuned_us))
+
+
+def computes_all(contents: Contents, served: BucketServed) -> bool:
+    """Whether the winner that serves a bucket can compute its sizes, by those at both ends: as many as tell of the
+    alignment of rows and of a least or greatest size."""
+    first, last = served.bucket.first, served.bucket.last
+    ends = {*range(first, min(first + SAMPLES, last + 1)), *range(max(first, last + 1 - SAMPLES), last + 1)}
+    return all(_runs(contents, served.entry, served.shape.at(size)) for size in ends)
+
+
+def _over_the_winner(result: Contents, served: BucketServed, tuned_us: Sequence[float]) -> BucketServed:
+    """The same with its loss over what won, in place of over what serves the other shape; infinite if not known."""
+    if result.entries[served.entry] in result.generics or result.entries[served.other] in result.generics:
+        return replace(served, loss=math.inf)
+    own = result.winners[served.other].measurement.time_us or 1.0
+    return replace(served, loss=max(0.0, (1.0 + served.loss) * own / tuned_us[served.other] - 1.0))
 
 
 def _served(
@@ -44,8 +70,8 @@ def _served(
     offers = [_loss(result, one, other, times) for one, other in _pairs(entries)]
     losses = [loss for loss, _ in offers]
     (loss, is_known), (entry, other) = min(zip(offers, _pairs(entries), strict=True), key=lambda item: item[0][0])
-    both = all(_runs(result, one, result.winners[other].key.problem) for one, other in _pairs(entries))
-    if both and max(losses) < math.inf and not (is_known and loss < LEAST_LOSS):
+    has_failed = (math.inf, True) in offers
+    if not has_failed and not (is_known and loss < LEAST_LOSS):
         return _divided(_Border(result, shape, bucket, entries, losses))
     source: Source = "measured" if is_known else "expected"
     if any(result.winners[one].measurement.predicted for one in entries):
@@ -73,9 +99,8 @@ class _Border:
     ) -> None:
         self.shape, self.bucket, self.entries = shape, bucket, entries
         self._result = result
-        known = math.log1p(losses[0]), -math.log1p(losses[1])
-        ends = self._expected_gain(bucket.middle) or 0.0, self._expected_gain(bucket.last) or 0.0
-        self._errors = [one - other for one, other in zip(known, ends, strict=True)]
+        known = (bucket.middle, math.log1p(losses[0])), (bucket.last, -math.log1p(losses[1]))
+        self._errors = [gain - self._expected_gain(size) if math.isfinite(gain) else 0.0 for size, gain in known]
 
     def last(self) -> int:
         """The last size that is the middle one's: by the sum of what it gains, in the last step by bisection."""
@@ -96,18 +121,20 @@ class _Border:
 
     def _gain(self, size: int) -> float:
         """How much less the middle one's winner takes (logarithm of the ratio): as expected, corrected by what is known
-        of both ends; 0 if only one of them can compute it."""
+        of both ends; where only one of them can compute it, as if that took much less."""
         found = self._expected_gain(size)
-        if found is None:
-            return 0.0
+        if math.isinf(found):
+            return math.copysign(ALONE, found)
         least = max(1, self.bucket.middle)
         part = math.log(max(1, size) / least) / (math.log(self.bucket.last / least) or 1.0)  # from 0 to 1 there is none
         return found + (1.0 - part) * self._errors[0] + part * self._errors[1]
 
-    def _expected_gain(self, size: int) -> float | None:
+    def _expected_gain(self, size: int) -> float:
+        """The same as expected alone: infinite where only one of them can compute it, 0 where neither can."""
         problem = self.shape.at(size)
-        if not all(_runs(self._result, entry, problem) for entry in self.entries):
-            return None
+        runs = [_runs(self._result, entry, problem) for entry in self.entries]
+        if not all(runs):
+            return math.inf * (runs[1] - runs[0]) if any(runs) else 0.0
         of_last, of_middle = (_expected_us(self._result, entry, problem) for entry in self.entries)
         return math.log(of_last / of_middle)
 
@@ -118,12 +145,14 @@ def _pairs(entries: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _loss(result: Contents, entry: int, other: int, times: Times) -> tuple[float, bool]:
     """By which part the winner of one shape is slower on another than that one's own, and whether its time there is
-    known; else it is expected."""
+    known; else it is expected. Infinite if it has failed there, which is known, or cannot compute it."""
     best = result.winners[other]
     won = best.measurement.time_us or 1.0
     known = times[other].get(result.winners[entry].config.identity)
     if known is None and result.may_fail(result.winners[entry].config, other):
         return math.inf, True
+    if known is None and not _runs(result, entry, best.key.problem):
+        return math.inf, False
     time_us = known if known is not None else _expected_us(result, entry, best.key.problem)
     return max(0.0, time_us / won - 1.0), known is not None
 

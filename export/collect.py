@@ -79,7 +79,7 @@ def collect_few(
     _add_neighbours(result, times)
     _add_other_forms(result, times)
     _add_generics(result)
-    add_buckets(result, ranged, times)
+    add_buckets(result, ranged, times, [one.winner.measurement.time_us or 1.0 for one in found.served])
     return result, found
 
 

@@ -67,7 +67,8 @@ class BucketServed:
     Attributes:
         entry: number of that shape.
         other: number of the other tuned shape that is served so; `entry` if there is none.
-        loss: by which part it is slower on the other one than that one's own winner.
+        loss: by which part it is slower on the other one than that one's own winner; infinite if that is not known, as
+            where a generic kernel serves one of the two.
         source: how that is known; "predicted" if the model's time of one of the two is behind it.
     """
 

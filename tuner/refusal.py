@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kt.devices.catalog import compute_capabilities
 from kt.errors import InputError, KtError
+from kt.search_spaces.launch import first_broken
+from kt.search_spaces.names import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kt.devices.device import Device
     from kt.problems import Problem
+    from kt.search_spaces.space import Constraint, SearchSpace
     from kt.tuner.candidates import Candidates
     from kt.tuner.request import TuneRequest
 
 __all__ = ["common_error", "no_candidates", "refusal", "too_large"]
+
+CAPABILITY = "device.compute_capability"
+
+Capability = tuple[int, int]
 
 
 def refusal(request: TuneRequest, problem: Problem) -> str:
@@ -65,14 +74,42 @@ def no_candidates(request: TuneRequest, candidates: Candidates) -> str:
 
 def _newer(request: TuneRequest, problem: Problem) -> str:
     """The families that the device is too old for, each with what it needs."""
-    served = request.spaces_for(problem)
-    return ", ".join(
-        "{} serves {} from compute capability {}.{} on".format(
-            space.family, problem.dtype, *space.min_compute_capability
-        )
-        for space in request.spaces
-        if problem.dtype in space.dtypes and space not in served
-    )
+    here, needs = request.device.compute_capability, []
+    for space in request.spaces:
+        serving = _serving(space, request.device, problem)
+        if newer := [one for one in serving if one > here and here not in serving]:
+            needs.append(f"{space.family} serves {problem.dtype} {_needed(newer)}")
+    return ", ".join(needs)
+
+
+def _serving(space: SearchSpace, device: Device, problem: Problem) -> list[Capability]:
+    """Of this compute capability and the known ones those on which the family serves the format, ascending.
+
+    Besides the least one of the space, constraints say so that rest on the capability and on no parameter.
+    """
+    if problem.dtype not in space.dtypes:
+        return []
+    rules = [rule for rule in space.constraints if _is_of_capability(rule, space)]
+    asked = {*compute_capabilities(), device.compute_capability, space.min_compute_capability}
+    found = []
+    for one in sorted(asked):
+        names = {**replace(device, compute_capability=one).names(), **problem.names()}
+        if one >= space.min_compute_capability and first_broken(space, rules, {}, names) is None:
+            found.append(one)
+    return found
+
+
+def _is_of_capability(rule: Constraint, space: SearchSpace) -> bool:
+    needed = leaves(rule.require.names, space.derived)
+    return CAPABILITY in needed and not needed & {*space.parameters, *space.runtime}
+
+
+def _needed(capabilities: Sequence[Capability]) -> str:
+    """From which compute capability on; or on which, if not on every newer one."""
+    least, *_ = texts = ["{}.{}".format(*one) for one in capabilities]
+    if {one for one in compute_capabilities() if one > capabilities[0]} <= set(capabilities):
+        return f"from compute capability {least} on"
+    return f"on compute capability {' and '.join(texts)}"
 
 
 def _unserved(request: TuneRequest, problem: Problem) -> str:

@@ -10,15 +10,18 @@ import pytest
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources
+from kt.cli.export_kernels import tell_buckets
 from kt.devices.catalog import modelled
-from kt.export.collect import collect
+from kt.export.buckets import add_buckets, computes_all
+from kt.export.collect import collect, collect_few
 from kt.export.contents import BucketServed, Search
 from kt.export.dispatch import pick
 from kt.problems import Problem
 from kt.problems.ranges import Bucket, Range, RangedShape
+from kt.search_spaces.expression import parse
 from kt.search_spaces.launch import resolve
 from kt.search_spaces.loader import builtin_spaces
-from kt.search_spaces.space import Config
+from kt.search_spaces.space import Config, Constraint, SearchSpace
 from kt.templates.render import render
 from kt.tuner.launched import launched_digest
 from kt.tuner.method import METHOD_LABEL
@@ -146,18 +149,65 @@ def test_sums_of_nothing_and_of_one_product_are_divided() -> None:
     assert [known.bucket for known in collect([one, none], SPACES, (), [sums]).buckets] == [Bucket(0, 0), Bucket(1, 1)]
 
 
-def test_a_bucket_is_whole_where_one_winner_cannot_compute_the_other_shape() -> None:
-    """As a kernel for aligned rows, where n varies."""
+def test_where_one_winner_cannot_compute_the_other_shape_sizes_weigh_that_it_can() -> None:
+    """As a kernel for aligned rows, where n varies: it serves but the end of the bucket, if it is much faster there."""
     columns = RangedShape("n", Range(257, 512, 1), {"m": 512, "k": 512})  # 512 and 362
-    wide = SIMT.config({**SIMT.default, "tile_n": 128, "thread_n": 8})
     listed = []
-    for n, chosen, time_us in ((512, wide, 20.0), (362, SMALL, 15.0)):
+    for n, chosen, time_us in ((512, WIDE, 20.0), (362, SMALL, 15.0)):
         problem = columns.at(n)
         listed.append(replace(winner(513, chosen, time_us), key=replace(winner(513, chosen, 1.0).key, problem=problem)))
-    searches = [(listed[0].key, {SMALL: Measurement("ok", 30.0, samples=5)})]
-    assert [one.bucket for one in collect(listed, SPACES, searches, [columns]).buckets] == [Bucket(257, 512)]
-    (whole,) = collect(listed, SPACES, (), [columns]).buckets
-    assert (whole.bucket, whole.source) == (Bucket(257, 512), "expected")
+    for last_us in (20.1, 30.0):
+        known = collect(listed, SPACES, [(listed[0].key, {SMALL: Measurement("ok", last_us, samples=5)})], [columns])
+        first, *more = known.buckets
+        assert known.winners[first.entry].key.problem.n == 362
+        assert [one.bucket.last for one in more] == ([] if last_us == 20.1 else [512])
+        assert not any(computes_all(known, one) for one in known.buckets)  # both take rows of even numbers alone
+    assert first.bucket.last > 450
+
+
+def bounded(border: int) -> dict[str, SearchSpace]:
+    """Where the wide tile computes up to so many rows, and others compute more."""
+    wide = f"tile_n == {dict(WIDE.parameters)['tile_n']}"
+    rules = (f"not ({wide}) or m <= {border}", f"{wide} or m > {border}")
+    added = tuple(Constraint(parse(text), "rows") for text in rules)
+    return {**SPACES, "simt": replace(SIMT, constraints=(*SIMT.constraints, *added))}
+
+
+@pytest.mark.parametrize("border", [363, 450, 512])
+def test_sizes_are_served_by_the_winner_that_can_compute_them(border: int) -> None:
+    """Where neither can compute the other's shape, what is told of each part is what the header does."""
+    known = collect(tuned()[:2], bounded(border), (), [ROWS])
+    assert [one.bucket for one in known.buckets] == [Bucket(257, border), Bucket(border + 1, 513)]
+    assert all(computes_all(known, one) for one in known.buckets)
+    for m, tuned_m in ((257, 363), (border, 363), (border + 1, 513)):
+        assert known.winners[pick(known, ROWS.at(m), GPU).entry].key.problem.m == tuned_m
+
+
+def test_with_few_kernels_a_bucket_loses_over_the_winner_of_the_shape() -> None:
+    """As the lines on each shape say; the kernel that serves both of a bucket's is no measure."""
+    rows = ((513, WIDE, 26.0), (1024, SMALL, 50.0), (725, WIDE, 36.0), (363, SMALL, 18.0))
+    known, found = collect_few(tuned()[:2], SPACES, timed(*rows), [ROWS], most=1)
+    assert found.kernels == 1
+    losses = {one.winner.key.problem.m: one.loss for one in found.served}
+    (bucket,) = known.buckets
+    assert max(losses.values()) > 0.1
+    assert bucket.loss == pytest.approx(losses[known.winners[bucket.other].key.problem.m])
+
+
+def test_what_is_told_of_a_bucket_claims_no_more_than_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not a loss of a generic kernel, whose time is not known, nor sizes that the kernel cannot compute."""
+    known = collect(tuned()[:2], bounded(450), (), [ROWS])
+    for number in range(2):
+        few = replace(known, generics=[known.entries[number]], buckets=[])
+        add_buckets(few, [ROWS], [{}, {WIDE.identity: 20.06}], [15.0, 20.0])
+        tell_buckets(few)
+        told = capsys.readouterr().err
+        assert "unknown loss at 513" in told
+        assert "slower" not in told
+    tell_buckets(replace(known, buckets=[BucketServed(ROWS, Bucket(257, last), 0, 0) for last in (450, 451)]))
+    whole, part = capsys.readouterr().err.splitlines()
+    assert whole.endswith("m 257 to 450: as for m 363")
+    assert part.endswith("m 257 to 451: as for m 363 where its kernel can compute them")
 
 
 def test_what_failed_on_the_other_shape_does_not_serve_the_bucket() -> None:

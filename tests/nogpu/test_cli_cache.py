@@ -328,18 +328,27 @@ def test_what_is_left_out_of_an_export_is_told_apart_too(kt: Command, own_enviro
 @pytest.mark.parametrize(
     ("taken", "other", "why"),
     [
-        ({"predicted": True}, {"predicted": True, "complete": False, "time_us": 1.0}, "its search was finished"),
-        ({}, {"predicted": True, "time_us": 1.0, "method": "model/3"}, "it was measured"),
-        ({}, {"complete": False, "time_us": 1.0}, "its search was finished"),
+        (
+            {"predicted": True},
+            {"predicted": True, "complete": False, "tried": 1, "total": 9, "time_us": 1.0},
+            "its search was finished; this one is predicted (1 of 9 tried)",
+        ),
+        ({}, {"predicted": True, "time_us": 1.0, "method": "model/3"}, "it was measured; this one is predicted"),
+        (
+            {},
+            {"complete": False, "tried": 1, "total": 9, "time_us": 1.0},
+            "its search was finished; this one is partial (1 of 9 tried)",
+        ),
     ],
 )
 def test_the_reason_names_the_winner_that_is_taken(
     kt: Command, own_environment: Path, fresh: Command, taken: dict[str, Any], other: dict[str, Any], why: str
 ) -> None:
-    """Not what the option asked for would allow anyway: `predicted` is no reason beside --predicted."""
+    """Not what the option asked for would allow anyway: `predicted` is no reason beside --predicted. What is said of
+    the other one says that it is of that."""
     _fill(own_environment, fresh(512, **taken), fresh(512, tile_m=64, **other))
     (line,) = kt("export", "--json", "--predicted").err.splitlines()
-    assert f"512x512x512 on {H200.name}: another winner of this shape is taken, because {why}" in line
+    assert line.endswith(f"512x512x512 on {H200.name}: another winner of this shape is taken, because {why}")
 
 
 def test_prune_takes_a_device_as_the_listing_does(kt: Command, own_environment: Path, fresh: Command) -> None:

@@ -211,6 +211,17 @@ def test_predictions_are_no_t4(kt: Command, tuned: tuple[str, ...]) -> None:
     assert "predictions do not count" in outcome.err
 
 
+def test_t4_hints_at_no_option_that_fails_too(kt: Command, tuned: tuple[str, ...], tmp_path: Path) -> None:
+    """--predicted adds nothing to T4; the format that takes predictions is named, and works."""
+    _, *family = tuned
+    for shapes in ((), ("--shapes", tmp_path / "shapes.yaml")):
+        plain, other = (kt("export", option, *family, *shapes) for option in ("--t4", "--json"))
+        assert (plain.code, other.code) == (5, 5)
+        assert plain.err.splitlines()[-1].endswith("not what only the model ranked: --json --predicted has that")
+        assert other.err.splitlines()[-1] == "hint: --predicted takes what only the model ranked, too"
+    assert kt("export", "--json", *tuned).code == 0
+
+
 def test_t4_has_all_that_was_tried(kt: Command, measured: tuple[str, ...]) -> None:
     """Every candidate of each winner's search, once."""
     outcome = kt("export", "--t4", *measured)

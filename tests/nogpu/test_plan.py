@@ -99,6 +99,24 @@ def test_a_family_that_needs_a_newer_gpu_is_named_with_what_it_needs(space: Sear
     assert nothing.endswith(f"(shared memory of one block); on newer GPUs {need}")
 
 
+@pytest.mark.parametrize("key", ["t4", "a100"])
+def test_what_a_newer_gpu_needs_is_what_its_constraints_ask_for(key: str) -> None:
+    """Of a format that a family serves from a later capability on than others, or on one alone."""
+    asked = TuneRequest([Problem(512, 512, 512, "fp8_e4m3")], list(builtin_spaces()), catalog()[key])
+    found = plan(asked).shapes[0].failure
+    needs = [f"{family} serves fp8_e4m3 from compute capability 8.9 on" for family in ("mma", "skinny")]
+    assert all(need in found for need in needs)
+    assert "wgmma serves fp8_e4m3 on compute capability 9.0" in found
+    assert "8.0" not in found
+
+
+def test_a_family_for_older_gpus_only_is_not_offered_for_newer_ones(space: SearchSpace) -> None:
+    old = replace(space, constraints=(Constraint(parse("device.compute_capability < 80"), "old"), *space.constraints))
+    found = plan(request(old)).shapes[0].failure
+    assert found.startswith("none of")
+    assert "newer GPUs" not in found
+
+
 def test_shapes_of_one_signature_share_kernels(space: SearchSpace) -> None:
     one = plan(request(space, strategy="exhaustive")).kernels
     two = plan(request(space, SQUARE, Problem(1024, 1024, 1024), strategy="exhaustive")).kernels

@@ -1074,6 +1074,16 @@ def test_retune_measures_what_an_unfinished_search_has_found_first(bench: Bench)
     assert bench.stored(SQUARE, partial=True) == best
 
 
+def test_an_unfinished_retune_has_its_own_results_and_the_cache_keeps_the_complete_winner(bench: Bench) -> None:
+    """What was asked to be measured again is not answered by the time that is doubted; an export still takes it."""
+    first = winner(only(bench.tune(SQUARE)))
+    bench.again(lambda problem, values: 2 * bowl(problem, values))
+    best = winner(only(bench.tune(SQUARE, budget=Budget(evaluations=1), retune=True)))
+    assert (first.complete, best.complete, best.tried) == (True, False, 1)
+    assert (best.measurement.time_us or 0) > (first.measurement.time_us or 0)
+    assert bench.stored(SQUARE, partial=True) == bench.stored(SQUARE) == first
+
+
 def test_a_budget_of_time_holds_and_is_shared_out(bench: Bench) -> None:
     """CASES C9: the limit of the run is kept, and every shape gets its part of it."""
 
