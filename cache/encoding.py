@@ -9,7 +9,7 @@ from kt.cache.records import STATUSES, BestConfig, CacheKey, Measurement, Status
 from kt.devices.device import DeviceIdentity
 from kt.errors import InputError
 from kt.problems import Problem
-from kt.search_spaces.space import Config, Launch, OperandCopy, RowClass, TensorMap, Value
+from kt.search_spaces.space import CLASSES, Config, Launch, OperandCopy, RowClass, TensorMap, Value
 
 __all__ = [
     "decode_best",
@@ -36,7 +36,6 @@ _PROBLEM_INTEGERS = (
 _LEAST_US, _MOST_US = 1e-6, 1e15
 _MAJORS, _MINORS = range(1, 100), range(10)  # of compute capabilities, which have two digits or three
 _BOX = range(1, 257)  # elements that TMA copies along one dimension
-_CLASSES = (2, 4, 8)  # of rows, by where they begin
 _MOST = 2**31 - 1  # as in the exported header
 _PROBLEM_TEXTS = ("dtype", "layout", "accumulator", "out_dtype", "epilogue")
 
@@ -144,7 +143,7 @@ def _decode_tensor_map(fields: Fields) -> TensorMap:
     if "rows" in fields.names():
         of_rows = fields.object("rows")
         of = of_rows.integer("of", 2, 8)
-        if of not in _CLASSES:
+        if of not in CLASSES:  # from 2 on, as read
             raise FieldError(f"{of_rows.path('of')}: is {of}; must be 2, 4 or 8")
         rows = RowClass(of, of_rows.integer("number", 0, of - 1))
     return TensorMap(fields.choice("operand", ("a", "b", "c")), box, fields.integer("swizzle", 0), copy, rows)

@@ -154,16 +154,15 @@ def _tell(found: Portfolio, made: Making, compiled: FormsCompiled) -> None:
         note(f"{one.winner.key.problem.label}{where(one.winner)}: {by}, {loss}")
     for code, kernel in {one.kernel.code: one.kernel for one in found.known if one.kernel.forms}.items():
         note(f"kernel {numbers[code]} {compiled.told(kernel)}")
-    note(f"{found.kernels} kernels in place of {found.before}: {_losses(found)}")
+    note(f"{found.kernels} kernels in place of {found.before}: {_losses(found, where)}")
     _tell_size(found, made)
 
 
-def _losses(found: Portfolio) -> str:
+def _losses(found: Portfolio, where: Callable[[BestConfig], str]) -> str:
     """What is lost on all shapes together, and how that is known."""
     parts = []
     if found.known:
         worst = max(found.known, key=lambda one: one.loss)
-        where = _where([one.winner for one in found.served])
         label = f"{worst.winner.key.problem.label}{where(worst.winner)}"
         parts += [f"{found.mean_loss:.1%} slower (geometric mean), at most {worst.loss:.1%} ({label})"]
     counts = Counter(one.source for one in found.known)

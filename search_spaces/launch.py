@@ -12,6 +12,7 @@ from kt.search_spaces.arithmetic import ExpressionError, truth
 from kt.search_spaces.expression import Expression, compose
 from kt.search_spaces.names import PROBLEM_SIZES, Names, lacks_sizes, leaves
 from kt.search_spaces.space import (
+    CLASSES,
     Config,
     Constraint,
     Launch,
@@ -34,7 +35,6 @@ SWIZZLES = (0, 32, 64, 128)
 _OPERAND_ALIGNMENTS: dict[str, tuple[int, ...]] = dict.fromkeys(
     ("operand_align_a", "operand_align_b"), (1, 2, 4, 8, 16)
 )
-CLASSES = (1, 2, 4, 8)  # of rows of elements of 2 bytes, or larger
 
 
 def derive(space: SearchSpace, config: Config, names: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kt.search_spaces.expression import Expression
 
 __all__ = [
+    "CLASSES",
     "Config",
     "Constraint",
     "Launch",
@@ -79,6 +80,9 @@ class OperandCopy:
     pitch: int
     turned: bool = False
     width: int = 0
+
+
+CLASSES = (1, 2, 4, 8)  # into which rows of elements of 2 bytes, or larger, may fall
 
 
 @dataclass(frozen=True)

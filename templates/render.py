@@ -49,10 +49,8 @@ def render(
             ends, or includes what is not its own; the message has path and line. Or its kernels do not wait for earlier
             grids, as the space says.
     """
-    names = _names(space, config, signature, arch, forms)
-    folders = tuple(Path(folder).absolute() for folder in template_dirs)
-    path = str(find_file(space.template, folders))
-    text = _rendered(space.template, folders, names, path)
+    folders, path = _places(space, template_dirs)
+    text = _rendered(space.template, folders, _names(space, config, signature, arch, forms), path)
     check_includes(text, space.template, folders)
     _check_that_it_waits(space, text, path)
     return Source(text, path)
@@ -69,10 +67,15 @@ def rendered_parts(
     """What `render` gives, cut where headers stand: text and names of headers take turns, beginning with text."""
     from kt.templates.environment import headers_apart
 
+    folders, path = _places(space, template_dirs)
     names = _names(space, config, signature, arch, forms)
-    folders = tuple(Path(folder).absolute() for folder in template_dirs)
-    path = str(find_file(space.template, folders))
     return headers_apart(_rendered(space.template, folders, names, path, apart=True))
+
+
+def _places(space: SearchSpace, template_dirs: Sequence[Path]) -> tuple[tuple[Path, ...], str]:
+    """The folders that are searched before the built-in one, and where the space's template is."""
+    folders = tuple(Path(folder).absolute() for folder in template_dirs)
+    return folders, str(find_file(space.template, folders))
 
 
 def signature_names(signature: Signature, arch: str) -> dict[str, int | str]:
