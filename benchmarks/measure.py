@@ -4,9 +4,9 @@
     python3 benchmarks/measure.py --out results --commit "$(git rev-parse HEAD)" tune --dtype fp32
     python3 benchmarks/measure.py --out results --commit "$(git rev-parse HEAD)" speed
 
-`tune` empties its own cache first and records: seconds of tuning from an empty cache (and, after a `--budget`, of a
-further run that finishes the searches), seconds of tuning again, the most host memory of all processes together, the
-table of winners, and `kt bench` beside cuBLAS. `speed` records the seconds
+`tune` empties its own cache first and records: seconds of tuning from an empty cache (with `--further`, also of a run
+that finishes the searches that a `--budget` left), seconds of tuning again, the most host memory of all processes
+together, the table of winners, and `kt bench` beside cuBLAS. `speed` records the seconds
 of one space of 96 SGEMM candidates at 4096x4096x4096 from the start of the process. Modules are compiled to bytecode
 beforehand, as an installation does, whatever the environment says of it. Each result is one JSON file that names
 device, driver and commit.
@@ -101,7 +101,7 @@ def tune(args: argparse.Namespace, about: dict[str, Any]) -> None:
         first["out"][-6000:], first["err"][-2500:], f"tuned in {first['seconds']} s, exit {first['code']}", flush=True
     )
     # A budget leaves searches that a further run finishes; only then is tuning again nothing but looking up.
-    further = [run([*KT, "tune", "gemm", *shared, "-q"])] if "--budget" in args.options else []
+    further = [run([*KT, "tune", "gemm", *shared, "-q"])] if args.further else []
     again = [run([*KT, "tune", "gemm", *shared, "-q"]) for _ in range(args.again)]
     for name, runs in (("further", further), ("again", again)):
         print(name, [(one["seconds"], one["code"], one["err"][-250:]) for one in runs], flush=True)
@@ -140,6 +140,7 @@ def main() -> None:
     tuning.add_argument("--shapes", type=Path, default=HERE / "bench.yaml")
     tuning.add_argument("--dtype", default="fp32")
     tuning.add_argument("--peers", default="cublas,cublaslt")
+    tuning.add_argument("--further", action="store_true", help="after a budget: finish the searches before the bench")
     tuning.add_argument("--again", type=int, default=3, help="how often it is tuned again")
     tuning.add_argument("--cache", type=Path, help="cache folder, emptied first; default: a temporary one")
     tuning.add_argument("--options", nargs=argparse.REMAINDER, default=[], help="all that follows: of `kt tune gemm`")
