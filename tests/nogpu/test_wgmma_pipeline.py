@@ -93,7 +93,7 @@ class Block:
 
 
 class Ring:
-    """`WgmmaRing`."""
+    """`RingPlace`."""
 
     def __init__(self, stages: int) -> None:
         self.stages, self.stage, self.phase = stages, 0, 0

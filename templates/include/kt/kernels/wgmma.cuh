@@ -177,45 +177,19 @@ struct WgmmaShared {
   // made must be the warp's.
   __device__ __forceinline__ void make_barriers(int warp) const {
     if (threadIdx.x % 32 != 0) return;
-    if (warp == 1) make<Traits::STAGES>(full(0), Traits::kFed ? 1 + kWarpgroup : 1);
-    if (warp == 2) make<Traits::STAGES>(empty(0), Traits::kSharers * Traits::kPeers);
+    if (warp == 1) init_barriers<Traits::STAGES>(full(0), Traits::kFed ? 1 + kWarpgroup : 1);
+    if (warp == 2) init_barriers<Traits::STAGES>(empty(0), Traits::kSharers * Traits::kPeers);
     if (warp == 3) {
-      make<kTilesAhead>(told(0), 1);
-      make<kTilesAhead>(known(0), 4 * Traits::CONSUMERS);
+      init_barriers<kTilesAhead>(told(0), 1);
+      init_barriers<kTilesAhead>(known(0), 4 * Traits::CONSUMERS);
     }
-    if (Traits::PING_PONG && warp == 4) make<2>(turn(0), 4);
+    if (Traits::PING_PONG && warp == 4) init_barriers<2>(turn(0), 4);
     ptx::mbarrier_init_fence();
-  }
-
- private:
-  template <int COUNT>
-  __device__ __forceinline__ static void make(unsigned first, int arrivals) {
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) ptx::mbarrier_init(first + i * ptx::kMbarrierBytes, arrivals);
   }
 };
 
 // What is the same in all lanes, so that the compiler knows it and keeps it in a register of the warp.
 __device__ __forceinline__ int same(int value) { return int(__reduce_or_sync(~0u, unsigned(value))); }
-
-// A place in the ring of stages, and the parity of the phase that ends when the stage is full.
-template <int STAGES>
-struct WgmmaRing {
-  int stage = 0;
-  unsigned phase = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++stage == STAGES) {
-      stage = 0;
-      phase ^= 1;
-    }
-  }
-  __device__ __forceinline__ void skip(int steps) {
-    const unsigned place = unsigned(stage) + unsigned(steps);
-    phase ^= place / STAGES & 1;
-    stage = int(place % STAGES);
-  }
-};
 
 // Every warp, once: until the barriers are made. It is no fixed place in the program, so that each can prepare its own task.
 template <class Traits>
@@ -279,7 +253,7 @@ class WgmmaProducer {
     wgmma_start<Traits>();
     int asked = 0;
     if constexpr (Traits::kEarly) asked = ask_early(args, tile, more ? min_of(tile.steps, Traits::STAGES) : 0);
-    WgmmaRing<kTilesAhead> places;
+    RingPlace<kTilesAhead> places;
     for (; more; places.advance()) {
       if (asked == 0 && tile.steps > 0) ask(args, tile, asked++);
       tell(tile, places);
@@ -366,7 +340,7 @@ class WgmmaProducer {
     ptx::cp_async_arrive(shared_.full(ring_.stage));
   }
 
-  __device__ __forceinline__ void tell(const WgmmaTile& tile, const WgmmaRing<kTilesAhead>& places) const {
+  __device__ __forceinline__ void tell(const WgmmaTile& tile, const RingPlace<kTilesAhead>& places) const {
     if (Traits::kFed && threadIdx.x >= 32) return;
     ptx::mbarrier_wait(shared_.known(places.stage), places.phase ^ 1);
     if (!first_lane_) return;
@@ -387,7 +361,7 @@ class WgmmaProducer {
   Maps maps_b_;
   WgmmaClassOfStep<Traits::CLASSES, Traits::BLOCK_K> class_;
   bool first_lane_;
-  WgmmaRing<Traits::STAGES> ring_;
+  RingPlace<Traits::STAGES> ring_;
   unsigned long long policy_b_;  // of kernels that may stream B; as a member in another place it moves registers of others
 };
 
@@ -408,8 +382,8 @@ class WgmmaConsumer {
   __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c) {
     wgmma_start<Traits>();
     if constexpr (Traits::kEarly) wait_for_earlier_grids();
-    WgmmaRing<Traits::STAGES> ring;
-    WgmmaRing<kTilesAhead> places;
+    RingPlace<Traits::STAGES> ring;
+    RingPlace<kTilesAhead> places;
     for (int number = 0;; ++number, places.advance()) {
       const WgmmaTile& told = *shared_.tile(places.stage);
       ptx::mbarrier_wait(shared_.told(places.stage), places.phase);
@@ -458,7 +432,7 @@ class WgmmaConsumer {
   // By the loop for the operands as this launch has them.
   template <class Loop, class... Others>
   __device__ __forceinline__ void multiply_in(WgmmaForms<Loop, Others...>, const GemmArguments& args, typename Traits::Sums& sum,
-                                              WgmmaRing<Traits::STAGES>& ring, int steps) {
+                                              RingPlace<Traits::STAGES>& ring, int steps) {
     if constexpr (sizeof...(Others) == 0) {
       multiply<Loop>(sum, ring, steps);
     } else if (Loop::is_of(args)) {
@@ -472,7 +446,7 @@ class WgmmaConsumer {
   // its way.
   template <class Loop>
   __device__ __forceinline__ void multiply(typename Traits::Sums& sum,
-                                           WgmmaRing<Traits::STAGES>& ring, int steps) {
+                                           RingPlace<Traits::STAGES>& ring, int steps) {
     int before = 0;
     const unsigned lane_place = place_of_lane();
 #pragma unroll 1
@@ -501,7 +475,7 @@ class WgmmaConsumer {
   }
 
   // The same class by class, each of which has steps, with sums that move between them.
-  __device__ __forceinline__ void multiply_classes(typename Traits::Sums& sum, WgmmaRing<Traits::STAGES>& ring,
+  __device__ __forceinline__ void multiply_classes(typename Traits::Sums& sum, RingPlace<Traits::STAGES>& ring,
                                                    int steps_of_class) {
     add_class(sum, ring, steps_of_class, 0, false);
     int number = 1;
@@ -532,7 +506,7 @@ class WgmmaConsumer {
 
   // The steps of a class. No path leads around them, on which `sum` would have to be copied, and `add` says whether it
   // has a value before.
-  __device__ __forceinline__ void add_class(typename Traits::Sums& sum, WgmmaRing<Traits::STAGES>& ring, int steps, int add,
+  __device__ __forceinline__ void add_class(typename Traits::Sums& sum, RingPlace<Traits::STAGES>& ring, int steps, int add,
                                             bool last) {
     int before = 0, step = 0;
 #pragma unroll 1
@@ -553,7 +527,7 @@ class WgmmaConsumer {
 
   // The same where wgmma's own sums are short: each is added to `sum` when it is done, while another consumer, or another
   // block of the multiprocessor, multiplies.
-  __device__ __forceinline__ void multiply_promoted(typename Traits::Sums& sum, WgmmaRing<Traits::STAGES>& ring, int steps) {
+  __device__ __forceinline__ void multiply_promoted(typename Traits::Sums& sum, RingPlace<Traits::STAGES>& ring, int steps) {
     constexpr int kSteps = Traits::kStepsOfSum, kParts = Traits::A::kSteps / kSteps;
     clear(sum);
 #pragma unroll 1
