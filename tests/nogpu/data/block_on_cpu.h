@@ -179,6 +179,9 @@ enum class Format { kFp16, kBf16, kTf32, kInt8, kFp8E4m3, kFp8E5m2, kFp64 };
 
 namespace ptx {
 
+template <Format FORMAT>
+constexpr bool kWidens = false;
+
 inline unsigned shared_address(const void* pointer) { return unsigned(static_cast<const unsigned char*>(pointer) - shared); }
 
 template <int BYTES>

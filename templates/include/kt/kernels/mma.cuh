@@ -45,14 +45,7 @@ struct MmaForm : PlainSums<TAcc> {
   static constexpr bool kBytes = FORMAT == Format::kInt8 || FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
   static constexpr bool kWords = FORMAT == Format::kTf32, kDoubles = FORMAT == Format::kFp64;
   using Word = typename Select<kDoubles, double, unsigned>::type;
-  // From Hopper on, data-centre GPUs have no mma.sync of 8-bit floats: here they are widened to fp16, which halves the
-  // rate. (The compiler would do so for each `mma` alone, with additions in between.) So are they on Ada, whose sums of
-  // them are short, for KT_LONG_SUMS.
-#if (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200) || (defined(KT_LONG_SUMS) && __CUDA_ARCH__ < 900)
-  static constexpr bool kWidened = FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
-#else
-  static constexpr bool kWidened = false;
-#endif
+  static constexpr bool kWidened = ptx::kWidens<FORMAT>;
   static constexpr int kMultiplications = kWidened ? 2 : 1;
   static constexpr Format kMultiplied = kWidened ? Format::kFp16 : FORMAT;
   static constexpr int kDepthBytes = kDoubles ? 128 : 32;
