@@ -588,16 +588,31 @@ __device__ __forceinline__ void gemm_of_tiles(const GemmArguments& args, unsigne
   write_tile<Traits>(args, sums, work, shared);
 }
 
+// Stream-K: a tile that another block ends is left; what others have of one that this block ends is collected, and it is
+// written.
+template <class Traits>
+__device__ __forceinline__ void end_piece(const GemmArguments& args, MmaSums<Traits>& sums, const Work& work,
+                                          const Scheduler<true>& scheduler, const typename Traits::Space& space,
+                                          unsigned char* shared) {
+  using Word = typename MmaSums<Traits>::Word;
+  const ParkingPlaces<MmaSums<Traits>> parking{space.template parked<Word>(), space.flags()};
+  if (!work.ends) {
+    parking.leave(sums);
+  } else {
+    if (!work.begins) parking.collect(sums, scheduler.first_block(work));
+    write_tile<Traits>(args, sums, work, shared);
+  }
+}
+
 // Stream-K's pieces. One thread schedules, in shared memory: the registers are needed for the sums.
 template <class Traits>
 __device__ __forceinline__ void gemm_of_streams(const GemmArguments& args, unsigned char* shared) {
-  using Sums = MmaSums<Traits>;
   __shared__ Work work;
   __shared__ bool more;
   __shared__ __align__(16) unsigned char scheduler_bytes[sizeof(Scheduler<true>)];
   auto& scheduler = *reinterpret_cast<Scheduler<true>*>(scheduler_bytes);
   if (threadIdx.x == 0) scheduler = Scheduler<true>(args, Traits::BLOCK_M, Traits::BLOCK_N, Traits::BLOCK_K);
-  Sums sums;
+  MmaSums<Traits> sums;
 #pragma unroll 1
   for (;;) {
     __syncthreads();  // the last piece is done with `work`, and with the sums in `shared`
@@ -606,20 +621,13 @@ __device__ __forceinline__ void gemm_of_streams(const GemmArguments& args, unsig
     if (!more) break;
     const typename Traits::Space space(args);
     multiply_tile<Traits>(args, sums, work, space, shared);
-    const ParkingPlaces<Sums> parking{space.template parked<typename Sums::Word>(), space.flags()};
-    if (!work.ends) {
-      parking.leave(sums);
-    } else {
-      if (!work.begins) parking.collect(sums, scheduler.first_block(work));
-      write_tile<Traits>(args, sums, work, shared);
-    }
+    end_piece<Traits>(args, sums, work, scheduler, space, shared);
   }
 }
 
 // The same where results need no shared memory: the copies of the next piece start before these results are written.
 template <class Traits>
 __device__ __forceinline__ void gemm_of_streams_ahead(const GemmArguments& args, unsigned char* shared) {
-  using Sums = MmaSums<Traits>;
   __shared__ Work works[2];
   __shared__ bool more[2];
   __shared__ __align__(16) unsigned char scheduler_bytes[sizeof(Scheduler<true>)];
@@ -631,7 +639,7 @@ __device__ __forceinline__ void gemm_of_streams_ahead(const GemmArguments& args,
   __syncthreads();
   if (!more[0]) return;
   const typename Traits::Space space(args);
-  Sums sums;
+  MmaSums<Traits> sums;
   MmaTiles<Traits> tiles = tiles_of<Traits>(args, works[0], space);
   MmaPipeline<Traits> pipeline(tiles.a, tiles.b, ptx::shared_address(shared), sums);
   pipeline.fill_stages();
@@ -649,13 +657,7 @@ __device__ __forceinline__ void gemm_of_streams_ahead(const GemmArguments& args,
       tiles = tiles_of<Traits>(args, works[next], space);
       pipeline.fill_stages();
     }
-    const ParkingPlaces<Sums> parking{space.template parked<typename Sums::Word>(), space.flags()};
-    if (!work.ends) {
-      parking.leave(sums);
-    } else {
-      if (!work.begins) parking.collect(sums, scheduler.first_block(work));
-      write_tile<Traits>(args, sums, work, shared);
-    }
+    end_piece<Traits>(args, sums, work, scheduler, space, shared);
     if (!goes_on) break;
     __syncthreads();  // all are done with the piece whose place the next one but one takes
     now = next;
