@@ -16,7 +16,8 @@ pytestmark = needs_compiler
 
 HEADERS = (
     "common.cuh", "convert.cuh", "workspace.cuh", "parking.cuh", "scheduler.cuh", "epilogue.cuh",
-    "kernels/copy_rows.cuh", "kernels/mma_operand.cuh", "kernels/mma_fragment.cuh", "kernels/mma_epilogue.cuh",
+    "kernels/copy_rows.cuh", "kernels/mma_operand.cuh", "kernels/mma_fragment.cuh", "kernels/mma_form.cuh",
+    "kernels/mma_traits.cuh", "kernels/mma_sums.cuh", "kernels/mma_pipeline.cuh", "kernels/mma_epilogue.cuh",
     "kernels/mma.cuh",
 )  # fmt: skip
 # m, n, k, batch, slices of k, elements between rows, elements from the alignment, beta

@@ -12,7 +12,8 @@ pytestmark = needs_compiler
 
 HEADERS = (
     "common.cuh", "convert.cuh", "workspace.cuh", "scheduler.cuh", "epilogue.cuh",
-    "kernels/turned_tile.cuh", "kernels/simt.cuh",
+    "kernels/turned_tile.cuh", "kernels/simt_operand.cuh", "kernels/simt_traits.cuh", "kernels/simt_accumulator.cuh",
+    "kernels/simt_loops.cuh", "kernels/simt.cuh",
 )  # fmt: skip
 SHARED = "extern __shared__ __align__(128) unsigned char shared_bytes[];"
 # What the headers take from kt's wrappers of PTX besides block_on_cpu.h.
