@@ -20,16 +20,6 @@ SHARED = "extern __shared__ __align__(128) unsigned char shared_bytes[];"
 PTX = """
 namespace kt::ptx {
 inline unsigned held_shared_address(const void* pointer) { return shared_address(pointer); }
-template <class T, int COUNT>
-inline void load_shared(T (&to)[COUNT], unsigned source) {
-  if (source % sizeof(to)) cpu::fail("misaligned read of shared memory");
-  std::memcpy(to, shared + source, sizeof(to));
-}
-template <class T, int COUNT>
-inline void store_shared(unsigned target, const T (&from)[COUNT]) {
-  if (target % sizeof(from)) cpu::fail("misaligned write to shared memory");
-  std::memcpy(shared + target, from, sizeof(from));
-}
 inline void store_release(unsigned* flag, unsigned value) { *flag = value; }
 inline unsigned load_acquire(const unsigned* flag) {
   cpu::yield();

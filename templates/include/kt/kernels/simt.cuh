@@ -104,7 +104,7 @@ class Pieces<Traits, true> {
 
  private:
   __device__ __forceinline__ static Scheduler<true> made_anew(const GemmArguments& args) {
-    return {args, forgotten(Traits::BLOCK_M), forgotten(Traits::BLOCK_N), forgotten(Traits::BLOCK_K)};
+    return {args, ptx::computed_here(Traits::BLOCK_M), ptx::computed_here(Traits::BLOCK_N), ptx::computed_here(Traits::BLOCK_K)};
   }
 
   int index_ = -1, steps_;
