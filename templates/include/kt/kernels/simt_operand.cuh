@@ -9,7 +9,7 @@
 namespace kt {
 
 template <class T, class TShared, int BLOCK_MN, int BLOCK_K, bool K_CONTIGUOUS, int LOAD_BYTES, int THREADS>
-struct OperandTile {
+struct SimtOperand {
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements in 16 bytes of shared memory
   static constexpr int kRows = K_CONTIGUOUS ? BLOCK_MN : BLOCK_K;
   static constexpr int kColumns = K_CONTIGUOUS ? BLOCK_K : BLOCK_MN;
@@ -42,7 +42,7 @@ struct OperandTile {
   int offset;          // this thread's first element in shared memory
 
   // `base` is the element (mn = 0, k = 0) of this batch, `pitch` the elements between its rows.
-  __device__ __forceinline__ OperandTile(const T* base, long long pitch, int first_mn, int extent, int first_k) {
+  __device__ __forceinline__ SimtOperand(const T* base, long long pitch, int first_mn, int extent, int first_k) {
     const int lane = int(threadIdx.x) % kLanes, row = int(threadIdx.x) / kLanes % kRows;
     const int column = K_CONTIGUOUS ? lane + int(threadIdx.x) / (kLanes * kRows) * kLanes : lane * kWidth;
     const int mn = K_CONTIGUOUS ? row : column;

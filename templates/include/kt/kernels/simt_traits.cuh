@@ -52,9 +52,9 @@ struct SimtTraits {
   using TurnedA = typename Select<kTurnsA, TurnedTile<TIn, BLOCK_M, BLOCK_K, LOAD_A_, kThreads, 0>, NotTurned>::type;
   using TurnedB = typename Select<kTurnsB, TurnedTile<TIn, kSpanN, BLOCK_K, LOAD_B_, kThreads, TurnedA::kUnits % kThreads>,
                                   NotTurned>::type;
-  using TileA = typename Select<kTurnsA, TurnedA, OperandTile<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A,
+  using TileA = typename Select<kTurnsA, TurnedA, SimtOperand<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A,
                                                               PACK_A ? 16 : LOAD_A_, kThreads>>::type;
-  using TileB = typename Select<kTurnsB, TurnedB, OperandTile<TIn, TShared, kSpanN, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B,
+  using TileB = typename Select<kTurnsB, TurnedB, SimtOperand<TIn, TShared, kSpanN, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B,
                                                               PACK_B ? 16 : LOAD_B_, kThreads>>::type;
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
   static constexpr int kTileABytes = TileA::kElements * int(sizeof(TShared));
