@@ -4,7 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,11 +61,7 @@ def find_installations() -> tuple[list[Installation], list[str]]:
 def _of_root(root: Path) -> Iterator[Installation]:
     """A toolkit's root: libraries of its library folders, and its headers."""
     include_dir = next((str(root / name) for name in _HEADER_DIRS if is_header_dir(root / name)), "")
-    libraries = [item for name in _LIBRARY_DIRS for item in _libraries(root / name)]
-    for path, major in libraries:
-        yield Installation(path, major, include_dir)
-    if include_dir and not libraries:
-        yield Installation("", 0, include_dir)
+    yield from _installations([root / name for name in _LIBRARY_DIRS], include_dir)
 
 
 def _of_wheels(nvidia: Path) -> Iterator[Installation]:
@@ -74,7 +70,12 @@ def _of_wheels(nvidia: Path) -> Iterator[Installation]:
         yield from _of_root(root)
     headers = nvidia / "cuda_runtime" / "include"
     include_dir = str(headers) if is_header_dir(headers) else ""
-    libraries = list(_libraries(nvidia / "cuda_nvrtc" / "lib"))
+    yield from _installations([nvidia / "cuda_nvrtc" / "lib"], include_dir)
+
+
+def _installations(folders: Iterable[Path], include_dir: str) -> Iterator[Installation]:
+    """Each library with these headers, or the headers alone, which may serve a library of elsewhere."""
+    libraries = [item for folder in folders for item in _libraries(folder)]
     for path, major in libraries:
         yield Installation(path, major, include_dir)
     if include_dir and not libraries:

@@ -110,10 +110,9 @@ def compare(best: Sequence[float], other: Sequence[float]) -> Verdict:
     within a tie of 1. An interval that is itself no wider than a tie has nothing more to tell: then the median decides.
     "open": more rounds could tell. Who is far slower in every round need not stay for as many as an interval wants.
     """
-    rounds = min(len(best), len(other))
-    ratios = [late / early for early, late in zip(best[:rounds], other[:rounds], strict=True)]
-    if rounds < MIN_ROUNDS:
-        return "slower" if rounds >= LEAST_ROUNDS and min(ratios) > 1 + CLEARLY else "open"
+    ratios = _by_round(best, other)
+    if len(ratios) < MIN_ROUNDS:
+        return "slower" if len(ratios) >= LEAST_ROUNDS and min(ratios) > 1 + CLEARLY else "open"
     low, high = ratio_interval(ratios)
     if low > 1 + TIE:
         return "slower"
@@ -126,8 +125,7 @@ def compare(best: Sequence[float], other: Sequence[float]) -> Verdict:
 
 def tied_at_the_end(best: Sequence[float], other: Sequence[float]) -> bool:
     """Whether the two count as equally fast when no more rounds are taken: not told apart, or nearer than a tie."""
-    rounds = min(len(best), len(other))
-    ratios = [late / early for early, late in zip(best[:rounds], other[:rounds], strict=True)]
+    ratios = _by_round(best, other)
     low, high = ratio_interval(ratios)
     return abs(statistics.median(ratios) - 1) <= TIE or low <= 1 <= high
 
@@ -153,3 +151,8 @@ def order_of_round(names: Sequence[str], number: int) -> list[str]:
     start = number // 2 % len(names) if names else 0
     order = [*names[start:], *names[:start]]
     return order[::-1] if number % 2 else order
+
+
+def _by_round(best: Sequence[float], other: Sequence[float]) -> list[float]:
+    """The ratios of `other` to `best`, of the rounds that both took part in."""
+    return [late / early for early, late in zip(best, other, strict=False)]

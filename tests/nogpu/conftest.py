@@ -1,6 +1,7 @@
 """Sample values that several test files share."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.device import DeviceIdentity
 from kt.problems import Problem
 from kt.search_spaces.space import Config, Launch
+from support.fake_run import Bench
 
 H200 = DeviceIdentity("NVIDIA H200", (9, 0), 132, 140)
 
@@ -42,3 +44,9 @@ def _winner(problem: Problem | None = None, *, time_us: float = 12.5, **changes:
 def make_winner() -> Callable[..., BestConfig]:
     """Makes sample winners: `make_winner(problem, time_us=…, complete=…, device=…, tile_m=…, …)`."""
     return _winner
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """Runs of `tune` whose children only pretend."""
+    return Bench(tmp_path)

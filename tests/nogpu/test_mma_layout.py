@@ -19,7 +19,8 @@ from support.family_compiles import builtin
 SPACE = builtin("mma")
 LANES = range(32)
 HEADERS = (
-    "common", "convert", "ptx/cp_async", "ptx/memory", "ptx/ldmatrix", "ptx/mma",
+    "common", "convert", "ptx/cp_async", "ptx/computed_here", "ptx/shared_memory",
+    "ptx/global_memory", "ptx/ldmatrix", "ptx/mma",
     "kernels/mma_operand", "kernels/mma_fragment", "kernels/mma_epilogue",
 )  # fmt: skip
 # Which bit of a row is bit 0, 1, 2, 3 of its place.

@@ -16,22 +16,18 @@ pytestmark = needs_compiler
 
 HEADERS = (
     "common.cuh", "convert.cuh", "workspace.cuh", "parking.cuh", "scheduler.cuh", "epilogue.cuh",
-    "kernels/copy_rows.cuh", "kernels/mma_operand.cuh", "kernels/mma_fragment.cuh", "kernels/mma_epilogue.cuh",
+    "kernels/mma_operand.cuh", "kernels/mma_fragment.cuh", "kernels/mma_form.cuh",
+    "kernels/mma_traits.cuh", "kernels/mma_sums.cuh", "kernels/mma_pipeline.cuh", "kernels/mma_epilogue.cuh",
     "kernels/mma.cuh",
 )  # fmt: skip
 # m, n, k, batch, slices of k, elements between rows, elements from the alignment, beta
 Case = tuple[int, int, int, int, int, int, int, float]
 
 
-def header(name: str) -> str:
-    text = (INCLUDE / name).read_text()
-    # Of copies that are made before, only where they would lie.
-    return "namespace kt {\n" + text[text.index("// The workspace:") :] if name.endswith("copy_rows.cuh") else text
-
-
 def run(calls: Sequence[str], folder: Path) -> None:
     before, after = on_cpu("mma").split("// headers\n")
-    run_calls([before, *map(header, HEADERS), on_cpu("gemm"), after], calls, folder)
+    headers = [(INCLUDE / name).read_text() for name in HEADERS]
+    run_calls([before, *headers, on_cpu("gemm"), after], calls, folder)
 
 
 def calls(layout: str, tiles: str, load: int, held: bool, cases: Sequence[Case]) -> list[str]:

@@ -12,23 +12,14 @@ pytestmark = needs_compiler
 
 HEADERS = (
     "common.cuh", "convert.cuh", "workspace.cuh", "scheduler.cuh", "epilogue.cuh",
-    "kernels/turned_tile.cuh", "kernels/simt.cuh",
+    "kernels/turned_tile.cuh", "kernels/simt_operand.cuh", "kernels/simt_traits.cuh", "kernels/simt_accumulator.cuh",
+    "kernels/simt_loops.cuh", "kernels/simt.cuh",
 )  # fmt: skip
 SHARED = "extern __shared__ __align__(128) unsigned char shared_bytes[];"
 # What the headers take from kt's wrappers of PTX besides block_on_cpu.h.
 PTX = """
 namespace kt::ptx {
 inline unsigned held_shared_address(const void* pointer) { return shared_address(pointer); }
-template <class T, int COUNT>
-inline void load_shared(T (&to)[COUNT], unsigned source) {
-  if (source % sizeof(to)) cpu::fail("misaligned read of shared memory");
-  std::memcpy(to, shared + source, sizeof(to));
-}
-template <class T, int COUNT>
-inline void store_shared(unsigned target, const T (&from)[COUNT]) {
-  if (target % sizeof(from)) cpu::fail("misaligned write to shared memory");
-  std::memcpy(shared + target, from, sizeof(from));
-}
 inline void store_release(unsigned* flag, unsigned value) { *flag = value; }
 inline unsigned load_acquire(const unsigned* flag) {
   cpu::yield();

@@ -1,8 +1,8 @@
 """The wgmma family's pipeline: in whatever order copies arrive and warpgroups run, none waits for ever or reads early.
 
-A model of what templates/include/kt/kernels/wgmma.cuh does with its barriers: one producer and the consumers of each
-block of a cluster as coroutines, mbarriers that count arrivals and bytes in phases, copies and signals to other blocks
-that take any time. A random one of all that can go on goes on.
+A model of what wgmma_producer.cuh and wgmma_consumer.cuh in templates/include/kt/kernels/ do with their barriers: one
+producer and the consumers of each block of a cluster as coroutines, mbarriers that count arrivals and bytes in phases,
+copies and signals to other blocks that take any time. A random one of all that can go on goes on.
 """
 
 import random
@@ -93,7 +93,7 @@ class Block:
 
 
 class Ring:
-    """`WgmmaRing`."""
+    """`RingPlace`."""
 
     def __init__(self, stages: int) -> None:
         self.stages, self.stage, self.phase = stages, 0, 0

@@ -38,12 +38,6 @@ __host__ __device__ constexpr T max_of(T a, T b) {
 // Memory accesses are not moved across it by the compiler.
 __device__ __forceinline__ void compiler_fence() { asm volatile("" ::: "memory"); }
 
-// The same number, of which the compiler knows nothing: what is computed from it is not kept for later.
-__device__ __forceinline__ int forgotten(int number) {
-  asm volatile("" : "+r"(number));
-  return number;
-}
-
 template <class A, class B>
 constexpr bool is_same = false;
 template <class A>

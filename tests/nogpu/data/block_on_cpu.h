@@ -179,6 +179,14 @@ enum class Format { kFp16, kBf16, kTf32, kInt8, kFp8E4m3, kFp8E5m2, kFp64 };
 
 namespace ptx {
 
+template <Format FORMAT>
+constexpr bool kWidens = false;
+
+template <class T>
+inline T computed_here(T value) {
+  return value;
+}
+
 inline unsigned shared_address(const void* pointer) { return unsigned(static_cast<const unsigned char*>(pointer) - shared); }
 
 template <int BYTES>
@@ -215,7 +223,16 @@ inline unsigned load_shared_word(unsigned source) {
   std::memcpy(&word, shared + source, 4);
   return word;
 }
-inline void load_shared(unsigned (&words)[4], unsigned source) { std::memcpy(words, shared + source, 16); }
+template <class T, int COUNT>
+inline void load_shared(T (&to)[COUNT], unsigned source) {
+  if (source % sizeof(to)) cpu::fail("misaligned read of shared memory");
+  std::memcpy(to, shared + source, sizeof(to));
+}
+template <class T, int COUNT>
+inline void store_shared(unsigned target, const T (&from)[COUNT]) {
+  if (target % sizeof(from)) cpu::fail("misaligned write to shared memory");
+  std::memcpy(shared + target, from, sizeof(from));
+}
 
 template <int BYTES>
 struct Bits {
@@ -229,12 +246,6 @@ inline Bits<BYTES> read_only(const void* global, bool valid) {
     std::memcpy(bits.at, global, BYTES);
   }
   return bits;
-}
-
-template <int BYTES>
-inline void load_shared_vector(Bits<BYTES>& bits, unsigned source) {
-  if (source % BYTES) cpu::fail("misaligned vector");
-  std::memcpy(bits.at, shared + source, BYTES);
 }
 
 template <int WORDS>

@@ -4,7 +4,6 @@ inline double __shfl_xor_sync(unsigned, double value, int mask) { return cpu::me
 
 namespace kt::ptx {
 inline int thread_index() { return int(threadIdx.x); }
-template <class T> T computed_here(T value) { return value; }
 template <int BYTES> unsigned load_or_zero(const void*, bool) { cpu::fail("no operand of doubles is read in parts"); }
 template <bool TURNED> void ldmatrix_x4(unsigned (&)[4], unsigned) { cpu::fail("no matrix has doubles"); }
 template <unsigned SELECTOR> unsigned permuted(unsigned, unsigned) { cpu::fail("no bytes are permuted"); }

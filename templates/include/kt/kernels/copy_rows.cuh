@@ -57,22 +57,4 @@ __device__ __forceinline__ void copy_rows(const StoredRows& a, const StoredRows&
   }
 }
 
-// The workspace: copied A, copied B, then slices of split-K, or flags and parked tiles of stream-K. Rows of copies begin at
-// multiples of ROW_BYTES.
-template <class T, bool PACK_A_, bool PACK_B_, bool A_K_CONTIGUOUS, bool B_K_CONTIGUOUS, int ROW_BYTES = 16>
-struct RowSpace : Workspace<T, PACK_A_, PACK_B_> {
-  static constexpr int kRowBytes = ROW_BYTES;
-  static constexpr bool PACK_A = PACK_A_, PACK_B = PACK_B_;
-  long long pitch_a, pitch_b;  // elements between rows of the copies
-
-  __device__ __forceinline__ explicit RowSpace(const GemmArguments& args) : Workspace<T, PACK_A, PACK_B>(args) {
-    const int columns_a = A_K_CONTIGUOUS ? args.k : args.m, columns_b = B_K_CONTIGUOUS ? args.k : args.n;
-    const int rows_a = A_K_CONTIGUOUS ? args.m : args.k, rows_b = B_K_CONTIGUOUS ? args.n : args.k;
-    pitch_a = packed_pitch<T, ROW_BYTES>(columns_a);
-    pitch_b = packed_pitch<T, ROW_BYTES>(columns_b);
-    this->bytes_a = PACK_A ? packed_bytes<T, ROW_BYTES>(columns_a, rows_a, args.batch) : 0;
-    this->bytes_b = PACK_B ? packed_bytes<T, ROW_BYTES>(columns_b, rows_b, args.batch) : 0;
-  }
-};
-
 }  // namespace kt

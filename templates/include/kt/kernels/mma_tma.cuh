@@ -25,10 +25,10 @@ struct TmaOperand {
 
   const TensorMap& map;
   int mn, k, end_k, batch;
-  unsigned first_barrier, barrier;  // of the first stage, and of the one that is filled next
+  RingBarrier<STAGES> full;  // of the stage that is filled next
 
   __device__ __forceinline__ TmaOperand(const TensorMap& map, unsigned barriers, int mn, int k, int end_k, int batch)
-      : map(map), mn(mn), k(k), end_k(end_k), batch(batch), first_barrier(barriers), barrier(barriers) {}
+      : map(map), mn(mn), k(k), end_k(end_k), batch(batch), full(barriers) {}
 
   template <int PARTS>
   struct Staged {};
@@ -40,9 +40,9 @@ struct TmaOperand {
     const int at = k < end_k ? k : kNowhere;
 #pragma unroll 1
     for (int box = (int(threadIdx.x) / 32 + kWarps - FIRST_WARP % kWarps) % kWarps; box < kBoxes; box += kWarps) {
-      ptx::mbarrier_expect(barrier, kBoxBytes);
+      ptx::mbarrier_expect(full.barrier, kBoxBytes);
       const int column = K_CONTIGUOUS ? at : mn + box * kBoxColumns;
-      ptx::tma_load(map, stage + box * kBoxBytes, barrier, column, K_CONTIGUOUS ? mn : at, batch);
+      ptx::tma_load(map, stage + box * kBoxBytes, full.barrier, column, K_CONTIGUOUS ? mn : at, batch);
     }
   }
   template <int PART, int PARTS>
@@ -50,8 +50,7 @@ struct TmaOperand {
 
   __device__ __forceinline__ void next() {
     k += BLOCK_K;
-    barrier += ptx::kMbarrierBytes;
-    if (barrier == first_barrier + STAGES * ptx::kMbarrierBytes) barrier = first_barrier;
+    full.advance();
   }
 };
 
@@ -60,24 +59,19 @@ struct TmaOperand {
 template <int STAGES, int BOXES>
 class TmaArrivals {
  public:
-  __device__ __forceinline__ explicit TmaArrivals(unsigned barriers) : first_(barriers), barrier_(barriers) {}
+  __device__ __forceinline__ explicit TmaArrivals(unsigned barriers) : full_(barriers) {}
 
   // By one thread, before all others go on.
   __device__ __forceinline__ static void make(unsigned barriers) {
-#pragma unroll
-    for (int stage = 0; stage < STAGES; ++stage) ptx::mbarrier_init(barriers + stage * ptx::kMbarrierBytes, BOXES);
+    init_barriers<STAGES>(barriers, BOXES);
     ptx::mbarrier_init_fence();
   }
 
   __device__ __forceinline__ void end() const {}
   template <int UNDER_WAY>
   __device__ __forceinline__ void await() {
-    ptx::mbarrier_wait(barrier_, parity_);
-    barrier_ += ptx::kMbarrierBytes;
-    if (barrier_ == first_ + STAGES * ptx::kMbarrierBytes) {
-      barrier_ = first_;
-      parity_ ^= 1u;
-    }
+    ptx::mbarrier_wait(full_.barrier, full_.phase);
+    full_.advance();
   }
   __device__ __forceinline__ void await_all() {
 #pragma unroll 1
@@ -85,8 +79,7 @@ class TmaArrivals {
   }
 
  private:
-  unsigned first_, barrier_;  // of the first stage, and of the one that is awaited next
-  unsigned parity_ = 0;       // of the phase that is awaited
+  RingBarrier<STAGES> full_;  // of the stage that is awaited next
 };
 
 // One piece of work a block, its stages from the next multiple of 1024 bytes on, as swizzles want it.

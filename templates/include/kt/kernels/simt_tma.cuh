@@ -15,8 +15,7 @@ class TmaRing {
     if (threadIdx.x == 0) {
       ptx::prefetch(map_a_);
       ptx::prefetch(map_b_);
-#pragma unroll
-      for (int stage = 0; stage < Traits::STAGES; ++stage) ptx::mbarrier_init(barrier(stage), 1);
+      init_barriers<Traits::STAGES>(barrier(0), 1);
       ptx::mbarrier_init_fence();
     }
     __syncthreads();
@@ -62,6 +61,7 @@ class TmaRing {
   const TensorMap& map_a_;
   const TensorMap& map_b_;
   unsigned shared_;
+  // No RingPlace: with one, the compiler orders the registers of the loop differently.
   int drain_ = 0;        // stage to be read
   unsigned parity_ = 0;  // of the phase of its barrier that is awaited
 };

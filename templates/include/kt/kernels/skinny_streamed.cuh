@@ -158,7 +158,7 @@ struct StreamedOperand {
       ptx::Bits<kVectorBytes> vectors[kElements];
       unsigned turned[kVector][4];
 #pragma unroll
-      for (int k = 0; k < kElements; ++k) ptx::load_shared_vector(vectors[k], first + k * kLine);
+      for (int k = 0; k < kElements; ++k) ptx::load_shared(vectors[k].at, first + k * kLine);
       turn<kSize, kVector>(vectors, turned);
 #pragma unroll
       for (int row = 0; row < kVector; ++row)

@@ -66,7 +66,7 @@ __device__ __forceinline__ void read_piece(unsigned (&words)[4], unsigned addres
 #pragma unroll
     for (int at = 0; at < 4 * WORDS; at += kBytes) {
       ptx::Bits<kBytes> part;
-      ptx::load_shared_vector(part, address + at);
+      ptx::load_shared(part.at, address + at);
 #pragma unroll
       for (int word = 0; word < kBytes / 4; ++word) words[at / 4 + word] = part.at[word];
     }
@@ -231,7 +231,7 @@ struct LineStretch {
         const unsigned from = buffer + place(line + part * kPart, bytes / kPieceBytes) + bytes % kPieceBytes;
         ptx::Bits<kVectorBytes> vectors[kPart];
 #pragma unroll
-        for (int x = 0; x < kPart; ++x) ptx::load_shared_vector(vectors[x], from + x * kLine);
+        for (int x = 0; x < kPart; ++x) ptx::load_shared(vectors[x].at, from + x * kLine);
 #pragma unroll
         for (int row = 0; row < kSlots; ++row) {
 #pragma unroll

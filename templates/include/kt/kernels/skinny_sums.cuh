@@ -14,13 +14,6 @@ struct TensorSums {
   static constexpr bool kTurned = false;
   static constexpr int kAhead = AHEAD;
   static constexpr int kPairs = LANE_ROWS / 2, kOctets = Held::kOctets, kOwned = 2 * kOctets;
-  // From Hopper on, data-centre GPUs have no mma.sync of 8-bit floats: they are widened to fp16. So are
-  // they on Ada, whose sums of them are short, for KT_LONG_SUMS.
-#if (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200) || (defined(KT_LONG_SUMS) && __CUDA_ARCH__ < 900)
-  static constexpr bool kWidened = FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
-#else
-  static constexpr bool kWidened = false;
-#endif
   static_assert(LANE_ROWS % 2 == 0, "mma takes rows in pairs");
 
   TAcc at[kPairs][kOctets][4];
@@ -78,7 +71,7 @@ struct TensorSums {
       const double a[4] = {number(low), number(high), number(low + 2), number(high + 2)};
       const double b[2] = {number(column), number(column + 2)};
       ptx::mma_eight<FORMAT>(sum, a, b);
-    } else if constexpr (kWidened) {
+    } else if constexpr (ptx::kWidens<FORMAT>) {
 #pragma unroll
       for (int word = 0; word < 2 * PARTS; ++word) {
         const unsigned a[4] = {ptx::widened<FORMAT>(low[word], 0), ptx::widened<FORMAT>(high[word], 0),

@@ -95,9 +95,7 @@ struct WgmmaTmaStore {
           const TAcc* const pair = sum + column / 2 + 2 * half;
           const TOut low = TOut(alpha * pair[0]), high = TOut(alpha * pair[1]);
           const unsigned target = (place ^ unsigned(column * 4)) + offset + 8 * half * ROW_BYTES;
-          asm volatile("st.shared.v2.b32 [%0], {%1, %2};\n" ::"r"(target),
-                       "r"(reinterpret_cast<const unsigned&>(low)), "r"(reinterpret_cast<const unsigned&>(high))
-                       : "memory");
+          ptx::store_shared(target, {reinterpret_cast<const unsigned&>(low), reinterpret_cast<const unsigned&>(high)});
         }
       }
     }

@@ -210,9 +210,7 @@ struct WgmmaWindowStore {
 
   template <class TOut>
   __device__ __forceinline__ static void write_window(TOut* target, const unsigned* words) {
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};\n" ::"l"(target), "r"(words[0]), "r"(words[1]), "r"(words[2]),
-                 "r"(words[3])
-                 : "memory");
+    ptx::store_global(target, {words[0], words[1], words[2], words[3]});
   }
 };
 

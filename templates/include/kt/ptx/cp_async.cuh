@@ -17,6 +17,12 @@ __device__ __forceinline__ void cp_async_zfill(unsigned shared, const void* glob
   }
 }
 
+// Copies 16 bytes that begin at a multiple of 16. There is no copy of a part of them: cp.async with fewer source bytes than
+// it writes becomes one access of all 16, which at the end of an operand reads what lies behind it.
+__device__ __forceinline__ void cp_async_whole(unsigned shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(shared), "l"(global));
+}
+
 __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;\n" ::); }
 
 // This thread arrives at an mbarrier when all its copies so far have (sm_90).

@@ -47,6 +47,17 @@ __device__ __forceinline__ void mma(unsigned (&sum)[2], const unsigned* a, const
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// From Hopper on, data-centre GPUs have no mma.sync of 8-bit floats: these are widened to fp16 first, which halves the rate.
+// (The compiler would do so for each `mma` alone, with additions in between.) So are they on Ada, whose sums of them are
+// short, for KT_LONG_SUMS.
+#if (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200) || (defined(KT_LONG_SUMS) && __CUDA_ARCH__ < 900)
+template <Format FORMAT>
+constexpr bool kWidens = FORMAT == Format::kFp8E4m3 || FORMAT == Format::kFp8E5m2;
+#else
+template <Format FORMAT>
+constexpr bool kWidens = false;
+#endif
+
 // The two 8-bit floats in the lower (0) or upper (1) half of a word as two of fp16, which hold them exactly.
 #define KT_WIDEN(FORMAT, HALF)                                                                                \
   asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.rn.f16x2." FORMAT " %0, " HALF ";\n}\n" \
