@@ -106,6 +106,7 @@ struct WgmmaTraits {
   // A tile that ends soon is written by the threads themselves.
   static constexpr bool kDirect = STORE == 16 && CONSUMERS == 1 && !kFromRegisters;
   static constexpr bool kTmaStores = STORE == 16 && !kDirect;
+  static constexpr bool kAlignedC = STORE == 16;  // in one form, if there are several
   using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, BLOCK_N, kStoreRowBytes, kStoreSlots>;
   using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc)),
                                  kConsumerRegisters - kSums>;
@@ -130,7 +131,8 @@ struct WgmmaTraits {
   // Slice s of batch b may as well be called batch s * batches + b: nobody asks for the batch of a slice. Which form leaves
   // registers to spare was found by compiling.
   static constexpr bool kSlicesAreBatches =
-      kFed || (PING_PONG && B_K_MAJOR && STORE < 16 && !Space_::PACK_A && !Space_::PACK_B);
+      kFed || (PING_PONG && B_K_MAJOR && STORE < 16 && !Space_::PACK_A && !Space_::PACK_B) ||
+      (STORE < 16 && sizeof(TOut) == 2 && CLASSES == 1 && (CLUSTER_M * CLUSTER_N > 1 || !PING_PONG));
 
   static_assert(kRows % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(LOADED_M == BLOCK_M || (LOADED_M < 64 && BLOCK_M == 64), "rows of one wgmma");
@@ -402,7 +404,7 @@ class WgmmaConsumer {
   // What is computed of doubles is computed before there is anything to wait for.
   __device__ __forceinline__ WgmmaConsumer(const GemmArguments& args, const WgmmaShared<Traits>& shared, int consumer)
       : shared_(shared), consumer_(consumer), warp_(__shfl_sync(~0u, int(threadIdx.x) / 32 % 4, 0)),
-        by_tma_(ptx::computed_here(int(args.beta == 0 && args.split_k == 1))),
+        by_tma_(Traits::kAlignedC ? ptx::computed_here(int(TAcc(args.beta) == TAcc(0) && args.split_k == 1)) : 0),
         alpha_(ptx::computed_here(TAcc(args.alpha))) {}
 
   __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c) {
@@ -768,7 +770,8 @@ class WgmmaConsumer {
       return;
     }
     TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
-    const auto to_c = output_c<TAcc, TOut, Store::STORE>(args, tile.batch);
+    // What TMA could write comes here only to have beta times C added.
+    const auto to_c = output_c<TAcc, TOut, Store::STORE, Store::STORE == 16>(args, tile.batch);
     if constexpr (Store::STORE < 16) {
       Store::WindowStore::store(to_c, sum, row, tile.n - Traits::Classes::kFirst);
     } else {
