@@ -135,6 +135,18 @@ def test_rows_of_b_in_classes_compile(tmp_path: Path) -> None:
     assert faults(compiled(cases, tmp_path), FEW_SPILLS) == {}
 
 
+def test_what_c_held_takes_no_registers_from_the_sums(tmp_path: Path) -> None:
+    """Tiles that win under load do not spill, in fp16 no more than in bf16: what spills is pruned, and never timed."""
+    pingpong: dict[str, int | str] = {"schedule": "pingpong", "consumers": 2}
+    cases: list[tuple[Problem, dict[str, int | str]]] = [
+        (Problem(2048, 8192, 4096, "fp16", "nt"), {"tile_n": 144, "stages": 5, "cluster_m": 2}),
+        (Problem(7435, 3072, 1024, "fp16", "tn"), {"tile_n": 128, "stages": 6, "cluster_n": 2, "pack_a": 1}),
+        (Problem(7435, 3072, 1024, "bf16", "tn"), {"tile_n": 128, "stages": 6, "cluster_n": 2, "pack_a": 1}),
+    ]
+    chosen = [(SPACE.config({**SPACE.default, **pingpong, **config}), problem) for problem, config in cases]
+    assert faults(compiled(chosen, tmp_path)) == {}
+
+
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_every_problem_on_hopper_has_a_configuration(formats: Formats) -> None:
     """Whatever the alignment, k at least 1: copies of rows are aligned, and C may lie anywhere."""

@@ -3,8 +3,9 @@
 namespace kt {
 
 // One matrix in memory that results are written to: C, or a slice of the workspace.
-// out = alpha * product + beta * out. With beta = 0 it is never read, so that NaN in it does not survive.
-template <class TAcc, class TOut, int STORE_BYTES>
+// out = alpha * product + beta * out. With beta = 0 it is never read, so that NaN in it does not survive. READS: beta is
+// known not to be 0.
+template <class TAcc, class TOut, int STORE_BYTES, bool READS = false>
 struct Output {
   TOut* base;       // element (0, 0)
   long long pitch;  // elements between rows
@@ -14,7 +15,7 @@ struct Output {
   using Element = TOut;
   static constexpr int kWidest = max_of(1, STORE_BYTES / int(sizeof(TOut)));  // elements of the widest access
 
-  __device__ __forceinline__ bool reads() const { return beta != TAcc(0); }
+  __device__ __forceinline__ bool reads() const { return READS || beta != TAcc(0); }
   __device__ __forceinline__ TOut* at(int row, int column) const { return base + row * pitch + column; }
 
   __device__ __forceinline__ TOut result(TAcc product, const TOut* before) const {
@@ -42,8 +43,8 @@ struct Output {
 };
 
 // C itself.
-template <class TAcc, class TOut, int STORE_BYTES>
-__device__ __forceinline__ Output<TAcc, TOut, STORE_BYTES> output_c(const GemmArguments& args, int batch) {
+template <class TAcc, class TOut, int STORE_BYTES, bool READS = false>
+__device__ __forceinline__ Output<TAcc, TOut, STORE_BYTES, READS> output_c(const GemmArguments& args, int batch) {
   return {static_cast<TOut*>(args.c) + batch * args.stride_c, args.ldc, args.m, args.n, TAcc(args.alpha), TAcc(args.beta)};
 }
 

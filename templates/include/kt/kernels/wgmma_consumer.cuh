@@ -12,7 +12,7 @@ class WgmmaConsumer {
   // What is computed of doubles is computed before there is anything to wait for.
   __device__ __forceinline__ WgmmaConsumer(const GemmArguments& args, const WgmmaShared<Traits>& shared, int consumer)
       : shared_(shared), consumer_(consumer), warp_(__shfl_sync(~0u, int(threadIdx.x) / 32 % 4, 0)),
-        by_tma_(ptx::computed_here(int(args.beta == 0 && args.split_k == 1))),
+        by_tma_(Traits::kAlignedC ? ptx::computed_here(int(TAcc(args.beta) == TAcc(0) && args.split_k == 1)) : 0),
         alpha_(ptx::computed_here(TAcc(args.alpha))) {}
 
   __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c) {
@@ -378,7 +378,8 @@ class WgmmaConsumer {
       return;
     }
     TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
-    const auto to_c = output_c<TAcc, TOut, Store::STORE>(args, tile.batch);
+    // What TMA could write comes here only to have beta times C added.
+    const auto to_c = output_c<TAcc, TOut, Store::STORE, Store::STORE == 16>(args, tile.batch);
     if constexpr (Store::STORE < 16) {
       Store::WindowStore::store(to_c, sum, row, tile.n - Traits::Classes::kFirst);
     } else {

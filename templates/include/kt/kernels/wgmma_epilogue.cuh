@@ -189,7 +189,7 @@ template <class TAcc, int STRIPS, int BLOCK_N, int COLUMNS, int REGISTERS>
 struct WgmmaRowStore {
   static constexpr int kPieces = cdiv(BLOCK_N, COLUMNS);
   // Accesses of a lane that wait for each other: as many as there are REGISTERS for besides the accumulators.
-  static constexpr int kAtOnce = REGISTERS >= 96 ? 4 : REGISTERS >= 64 ? 2 : 1;
+  static constexpr int kAtOnce = REGISTERS >= 120 ? 4 : REGISTERS >= 112 ? 3 : REGISTERS >= 64 ? 2 : 1;
 
   static_assert(COLUMNS % 8 == 0 && BLOCK_N % 8 == 0, "whole fragments");
 

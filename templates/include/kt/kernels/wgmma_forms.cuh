@@ -71,6 +71,7 @@ struct WgmmaShares<WgmmaForms<Store, More...>, WgmmaForms<Each...>> : Store {
   using TmaStore = typename WgmmaStores<Store, More...>::TmaStore;
   static constexpr int kStagedBytes = WgmmaStores<Store, More...>::kStagedBytes;
   static constexpr bool kTmaStores = Store::kTmaStores || (More::kTmaStores || ...);
+  static constexpr bool kAlignedC = Store::kAlignedC || (More::kAlignedC || ...);
 
   static_assert(((Each::kStageBytes == Store::kStageBytes && Each::A::kBytes == Store::A::kBytes) && ...), "stages of one size");
   static_assert(!Store::kFed && !Store::kFromRegisters && Store::CLASSES == 1, "TMA copies, wgmma reads shared memory");

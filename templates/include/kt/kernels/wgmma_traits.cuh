@@ -102,6 +102,7 @@ struct WgmmaTraits {
   // A tile that ends soon is written by the threads themselves.
   static constexpr bool kDirect = STORE == 16 && CONSUMERS == 1 && !kFromRegisters;
   static constexpr bool kTmaStores = STORE == 16 && !kDirect;
+  static constexpr bool kAlignedC = STORE == 16;  // in one form, if there are several
   using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, BLOCK_N, kStoreRowBytes, kStoreSlots>;
   using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc)),
                                  kConsumerRegisters - kSums>;
@@ -126,7 +127,8 @@ struct WgmmaTraits {
   // Slice s of batch b may as well be called batch s * batches + b: nobody asks for the batch of a slice. Which form leaves
   // registers to spare was found by compiling.
   static constexpr bool kSlicesAreBatches =
-      kFed || (PING_PONG && B_K_MAJOR && STORE < 16 && !Space_::PACK_A && !Space_::PACK_B);
+      kFed || (PING_PONG && B_K_MAJOR && STORE < 16 && !Space_::PACK_A && !Space_::PACK_B) ||
+      (STORE < 16 && sizeof(TOut) == 2 && CLASSES == 1 && (CLUSTER_M * CLUSTER_N > 1 || !PING_PONG));
 
   static_assert(kRows % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(LOADED_M == BLOCK_M || (LOADED_M < 64 && BLOCK_M == 64), "rows of one wgmma");
