@@ -50,7 +50,7 @@ __device__ __forceinline__ void wgmma_start() {
   if constexpr (Traits::CLUSTER_M * Traits::CLUSTER_N > 1) {
     ptx::cluster_start();
   } else {
-    asm volatile("barrier.sync 0;\n" ::: "memory");
+    ptx::meet();
   }
 }
 

@@ -1,6 +1,9 @@
-// Barriers of some of a block's warps: numbers 1 to 15 (0 is that of the whole block).
+// Barriers of a block's warps: number 0 is that of all of them, numbers 1 to 15 are those of some.
 
 namespace kt::ptx {
+
+// As __syncthreads, but warps may come to it from different places of the program.
+__device__ __forceinline__ void meet() { asm volatile("barrier.sync 0;\n" ::: "memory"); }
 
 // Until `threads` threads, whole warps, have come to barrier `number`; what they have written is seen by all of them.
 __device__ __forceinline__ void meet_at(int number, int threads) {
