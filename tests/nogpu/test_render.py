@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -220,14 +221,13 @@ def signatures(dtype: str) -> list[Signature]:
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space.family)
 def test_every_value_of_a_built_in_space_renders(space: SearchSpace) -> None:
     """Each value of each parameter, beside the defaults of the others, for each format: one self-contained source."""
+    each = [{**space.default, name: value} for name, values in space.parameters.items() for value in values]
+    configs = {config.identity: config for config in map(space.config, each)}  # the defaults once
     for dtype in space.dtypes:
-        for signature in signatures(dtype):
-            for name, values in space.parameters.items():
-                for value in values:
-                    chosen = space.config({**space.default, name: value})
-                    source = render(space, chosen, signature, "sm_90a").text
-                    assert set(re.findall(r'#\s*include\s*[<"](.*?)[>"]', source)) <= CUDA_HEADERS
-                    assert "#pragma once" not in source
+        for signature, chosen in product(signatures(dtype), configs.values()):
+            source = render(space, chosen, signature, "sm_90a").text
+            assert set(re.findall(r'#\s*include\s*[<"](.*?)[>"]', source)) <= CUDA_HEADERS
+            assert "#pragma once" not in source
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space.family)
