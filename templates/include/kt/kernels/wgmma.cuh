@@ -33,7 +33,8 @@ struct WgmmaForms {};
 
 template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
           int LOADED_M_, int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_,
-          bool A_K_MAJOR_, bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_, bool PROMOTED_ = false, int CLASSES_ = 1>
+          bool A_K_MAJOR_, bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_, bool PROMOTED_ = false, int CLASSES_ = 1,
+          int A_CLASSES_ = 1>
 struct WgmmaTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -45,7 +46,12 @@ struct WgmmaTraits {
   // Where C has a few rows, only so many of A's are loaded. wgmma takes what follows them in the stage for the others,
   // whose results are not written.
   static constexpr int LOADED_M = LOADED_M_;
-  using A = WgmmaOperand<LOADED_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
+  // Rows of A in classes come to wgmma from registers, shifted there: see wgmma_shifted.cuh.
+  static constexpr int A_CLASSES = A_CLASSES_;
+  static constexpr bool kShifted = A_CLASSES > 1;
+  using ShiftedRows = WgmmaShiftedRows<LOADED_M, BLOCK_K, A_CLASSES>;
+  using PlainA = WgmmaOperand<LOADED_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
+  using A = typename Select<kShifted, ShiftedRows, PlainA>::type;
   using B = WgmmaOperand<BLOCK_N, BLOCK_K, int(sizeof(TIn)), B_K_MAJOR_, CLUSTER_M>;
   // Operands whose rows begin at multiples of LOAD bytes, less than 16, are copied by the producer's threads.
   static constexpr bool A_K_MAJOR = A_K_MAJOR_, B_K_MAJOR = B_K_MAJOR_;
@@ -103,17 +109,18 @@ struct WgmmaTraits {
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
 
   using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, kColumns, kStoreRowBytes, kStoreSlots>;
-  // A tile that ends soon is written by the threads themselves.
-  static constexpr bool kDirect = STORE == 16 && CONSUMERS == 1 && !kFromRegisters;
+  // A tile that ends soon is written by the threads themselves, and so are rows that are no neighbours.
+  using StripRows = WgmmaStripRows<A_CLASSES>;
+  static constexpr bool kDirect = STORE == 16 && (CONSUMERS == 1 || kShifted) && !kFromRegisters;
   static constexpr bool kTmaStores = STORE == 16 && !kDirect;
-  using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, BLOCK_N, kStoreRowBytes, kStoreSlots>;
+  using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, BLOCK_N, kStoreRowBytes, kStoreSlots, StripRows>;
   using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc)),
-                                 kConsumerRegisters - kSums>;
+                                 kConsumerRegisters - kSums, StripRows>;
   // Rows of C that begin anywhere.
   using WindowStore = typename Select<sizeof(TOut) == 2,
                                       WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, BLOCK_N, kConsumerRegisters - kSums,
-                                                       Classes::kFirst, kWidth>,
-                                      WgmmaPairStore<TAcc, (STORE < 8), kTilesM, BLOCK_N>>::type;
+                                                       Classes::kFirst, kWidth, StripRows>,
+                                      WgmmaPairStore<TAcc, (STORE < 8), kTilesM, BLOCK_N, StripRows>>::type;
   using Strips = WgmmaStrips<TAcc, kRows, kColumns>;
   using Fragments = WgmmaFragments<Rows>;
   using PanelStore = WgmmaPanelStore<Fragments, TAcc, TOut, kColumns, kStoreSlots, kExchanged>;
@@ -135,7 +142,7 @@ struct WgmmaTraits {
   static_assert(kRows % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(LOADED_M == BLOCK_M || (LOADED_M < 64 && BLOCK_M == 64), "rows of one wgmma");
   static_assert(LOADED_M == BLOCK_M || (A_K_MAJOR && !kFromRegisters), "rows of A follow each other");
-  static_assert(LOADED_M == BLOCK_M || A::kPanelBytes + B::kBytes >= BLOCK_M * 128, "wgmma reads within the stage");
+  static_assert(LOADED_M == BLOCK_M || LOADED_M * 128 + B::kBytes >= BLOCK_M * 128, "wgmma reads within the stage");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
   static_assert(BLOCK_N % 16 == 0 || (BLOCK_N % 8 == 0 && CONSUMERS == 1), "TMA writes whole panels of C");
   static_assert(A_K_MAJOR || B_K_MAJOR || !kFromRegisters, "one operand comes from registers");
@@ -145,6 +152,9 @@ struct WgmmaTraits {
   static_assert(!kFed || CLUSTER_M * CLUSTER_N == 1, "each block feeds itself");
   static_assert(CLASSES == 1 || (A_K_MAJOR && !B_K_MAJOR && !kFed && !PROMOTED && !kFromRegisters), "rows of B along k");
   static_assert(CLASSES == 1 || (STORE < 16 && sizeof(TOut) == 2), "windows write parts of a tile");
+  static_assert(!kShifted || (A_K_MAJOR && sizeof(TIn) == 2 && !kFedB && CLASSES == 1 && CLUSTER_N == 1), "rows of A along k");
+  static_assert(!kShifted || LOADED_M == BLOCK_M, "whole classes");
+  static_assert(A_CLASSES < 8 || kTilesM % 2 == 0 || kTilesM == 1, "strips of eight classes are those of 128 rows");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
   static_assert(kPeers <= 4, "one warp of a consumer for each block that it signals");
 };
@@ -262,11 +272,12 @@ class WgmmaProducer {
  public:
   static constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
 
+  using MapsA = WgmmaMaps<Traits::A_CLASSES>;
   using Maps = WgmmaMaps<Traits::CLASSES>;
 
-  __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const TensorMap& map_a, const Maps& maps_b,
+  __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const MapsA& maps_a, const Maps& maps_b,
                                            const GemmArguments& args)
-      : shared_(shared), map_a_(map_a), maps_b_(maps_b), class_(args.k),
+      : shared_(shared), maps_a_(maps_a), maps_b_(maps_b), class_(args.k),
         first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {
     if constexpr (Traits::kMayStreamB) policy_b_ = ptx::cache_policy(Traits::Walk::one_row(args));
   }
@@ -335,8 +346,12 @@ class WgmmaProducer {
     unsigned same_rows = 0;
 #pragma unroll
     for (int i = 0; i < CLUSTER_N; ++i) same_rows |= 1u << (i * CLUSTER_M);
-    Traits::load_a(args, map_a_, shared_.a(stage), shared_.full(stage), m, k, batch, rank / CLUSTER_M,
-                   same_rows << rank % CLUSTER_M);
+    if constexpr (Traits::kShifted) {
+      Traits::A::load(maps_a_, shared_.a(stage), shared_.full(stage), m, k, batch);
+    } else {
+      Traits::load_a(args, *maps_a_.of[0], shared_.a(stage), shared_.full(stage), m, k, batch, rank / CLUSTER_M,
+                     same_rows << rank % CLUSTER_M);
+    }
   }
   // The `step`-th one of all, which begins at `k`.
   __device__ __forceinline__ void load_b(const GemmArguments& args, int stage, int n, int k, int step, int batch) const {
@@ -383,7 +398,7 @@ class WgmmaProducer {
   }
 
   WgmmaShared<Traits> shared_;
-  const TensorMap& map_a_;
+  MapsA maps_a_;
   Maps maps_b_;
   WgmmaClassOfStep<Traits::CLASSES, Traits::BLOCK_K> class_;
   bool first_lane_;
@@ -431,12 +446,14 @@ class WgmmaConsumer {
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
       if constexpr (Traits::CLASSES > 1) {
         multiply_classes(sum, ring, Traits::Classes::template steps<Traits::BLOCK_K>(args.k));
+      } else if constexpr (Traits::kShifted) {
+        multiply_shifted(args, sum, ring, steps);
       } else if constexpr (Traits::PROMOTED) {
         multiply_promoted(sum, ring, steps);
       } else {
         multiply_in(typename Traits::Loops{}, args, sum, ring, steps);
       }
-      if (Traits::CLASSES > 1) {
+      if (Traits::CLASSES > 1 || Traits::kShifted) {  // no steps are shared: collecting pieces would take registers
         write(args, map_c, sum, tile);
       } else if (tile.ends) {
         collect(args, sum, tile.first_block);
@@ -635,6 +652,46 @@ class WgmmaConsumer {
     }
   }
 
+  // The same for rows that are shifted in registers.
+  __device__ __forceinline__ void multiply_shifted(const GemmArguments& args, typename Traits::Sums& sum,
+                                                   WgmmaRing<Traits::STAGES>& ring, int steps) {
+    using Rows = typename Traits::ShiftedRows;
+    using B = typename Traits::B;
+    typename Rows::Lane lanes[Traits::kTilesM];
+#pragma unroll
+    for (int i = 0; i < Traits::kTilesM; ++i) lanes[i] = typename Rows::Lane(args, first_row() / kStripRows + 4 * i);
+    unsigned further[Traits::kTilesM][4] = {};
+    int before = 0;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      ptx::mbarrier_wait(shared_.full(ring.stage), ring.phase);
+      const unsigned long long b = B::descriptor(shared_.b(ring.stage));
+      unsigned words[Rows::kSets][Traits::kTilesM][4];
+#pragma unroll
+      for (int part = 0; part < Rows::kSteps; ++part) {
+        auto& loaded = words[part % Rows::kSets];
+#pragma unroll
+        for (int i = 0; i < Traits::kTilesM; ++i) Rows::load(loaded[i], further[i], lanes[i], shared_.a(ring.stage), part);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < Traits::kTilesM; ++i) {
+          Traits::Multiply::template add<B>(sum[i], loaded[i], b + B::after_steps(part), part > 0 ? 1 : int(step > 0));
+        }
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<Rows::kSets - 1>();
+        if (part == Rows::kSets - 2 && step > 0) give_back(before);
+      }
+      before = ring.stage;
+      ring.advance();
+    }
+    if constexpr (Traits::PING_PONG) {
+      if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_.turn(consumer_ ^ 1));
+    }
+    ptx::wgmma_wait<0>();
+    if (steps > 0) give_back(before);
+    if (steps == 0) clear(sum);
+  }
+
   // Lets the blocks that copy into this stage overwrite it: a lane of another warp signals each of them.
   __device__ __forceinline__ void give_back(int stage) const {
     constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
@@ -684,9 +741,13 @@ class WgmmaConsumer {
     }
   }
 
-  // Of this warp: its first row within a tile; where a block has parked its i-th strip, and the block's flag for that.
+  // Of this warp: its first row within a tile, by the order of strips and by that of rows; where a block has parked its
+  // i-th strip, and the block's flag for that.
   __device__ __forceinline__ int first_row() const {
     return (Traits::PING_PONG ? 0 : consumer_ * (64 * Traits::kTilesM)) + warp_ * kStripRows;
+  }
+  __device__ __forceinline__ int first_written_row() const {
+    return Traits::kShifted ? Traits::StripRows::first(first_row() / kStripRows) : first_row();
   }
   __device__ __forceinline__ typename Strips::Word* parked(const GemmArguments& args, int block, int i) const {
     const long long strip = (long long)block * Strips::kOfTile + first_row() / kStripRows + 4 * i;
@@ -743,14 +804,14 @@ class WgmmaConsumer {
   template <class Store>
   __device__ __forceinline__ void write_strips(WgmmaForms<Store>, const GemmArguments& args, const TensorMap& map_c,
                                                const typename Traits::Sums& sum, const WgmmaTile& tile) const {
-    const int place = consumer_ * 4 + warp_, row = tile.m + first_row();
+    const int place = consumer_ * 4 + warp_, row = tile.m + first_written_row();
     if constexpr (Store::STORE == 16) {
       if (by_tma_) {
 #pragma unroll
         for (int i = 0; i < Traits::kTilesM; ++i) {
           const unsigned staging = shared_.staging(place);
           if constexpr (Store::kDirect) {
-            Store::DirectStore::store(args, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+            Store::DirectStore::store(args, staging, sum[i], alpha_, row + Traits::StripRows::after(i), tile.n, tile.batch);
           } else {
             Store::TmaStore::store(args, map_c, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
           }
@@ -762,7 +823,7 @@ class WgmmaConsumer {
       if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
       void* const slices = typename Traits::Space(args).template slices<TAcc>();
       const long long part = (long long)tile.slice * args.batch + tile.batch;
-      const long long strip = part * Strips::of_slice(args) + Strips::in_slice(args, row, tile.n);
+      const long long strip = part * Strips::of_slice(args) + Strips::in_slice(args, tile.m + first_row(), tile.n);
 #pragma unroll
       for (int i = 0; i < Traits::kTilesM; ++i) Strips::store(Strips::at(slices, strip + 4 * i), sum[i]);
       return;
@@ -784,14 +845,14 @@ class WgmmaConsumer {
 };
 
 template <class Traits>
-__device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const TensorMap& map_a,
+__device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const WgmmaMaps<Traits::A_CLASSES>& maps_a,
                                            const WgmmaMaps<Traits::CLASSES>& maps_b, const TensorMap& map_c) {
   extern __shared__ unsigned char shared_bytes[];
   const WgmmaShared<Traits> shared{(ptx::shared_address(shared_bytes) + 1023) / 1024 * 1024};
   // The same in every lane: what follows from it need not be computed by each.
   const int warp = int(__reduce_or_sync(~0u, threadIdx.x / 32));
   if (warp == 0) {
-    if constexpr (!Traits::kFedA) ptx::prefetch(map_a);
+    if constexpr (!Traits::kFedA) maps_a.prefetch();
     if constexpr (!Traits::kFedB) maps_b.prefetch();
   } else {
     shared.make_barriers(warp);
@@ -800,7 +861,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
   if (warp < 4) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
     if (warp == 0 || Traits::kFed) {
-      WgmmaProducer<Traits>(shared, map_a, maps_b, args).run(args);
+      WgmmaProducer<Traits>(shared, maps_a, maps_b, args).run(args);
     } else {
       if constexpr (Traits::kTmaStores) {
         if (warp == 1) ptx::prefetch(map_c);
