@@ -27,10 +27,12 @@ struct WgmmaWindowStore {
     static_assert(sizeof(typename Target::Element) == 2, "two results in a word");
     const int end = min_of(FIRST + WIDTH, output.n - column);
     if (end <= FIRST) return;
-    const Lane lane(output.at(row + lane_here() / 4 * Rows::kApart, column), end);
+    Lane lane(output.at(row + lane_here() / 4 * Rows::kApart, column), end);
 #pragma unroll 1
     for (int pass = 0; pass < kPasses; ++pass) {
       const int first_row = row + Rows::after(pass * kRows / 2) + (pass * kRows % 2 * 8 + lane.number / 4) * Rows::kApart;
+      // Strips of one warp are multiples of 8 rows apart, or else begin behind another shift.
+      if constexpr (STRIPS > 1 && Rows::after(1) % 8 != 0) lane = Lane(output.at(first_row, column), end);
       store_rows(output, lane, sum, pass, first_row, column);
     }
   }
