@@ -31,13 +31,13 @@ from kt.search_spaces.names import leaves
 from kt.search_spaces.slices import runtimes
 from kt.search_spaces.space import Config, TensorMap
 from kt.templates.render import rendered_parts
+from support.exported_library import query_numbers
 
 H200 = modelled("h200")
 NVCC = shutil.which("nvcc")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 STRICT = ["-std=c++17", "-Xcompiler", "-Wall,-Wextra,-Wconversion,-Wshadow,-Werror", "-Werror", "all-warnings"]
 SPACES = {space.family: space for space in builtin_spaces()}
-FORMATS = ["standard", "fp32", "tf32", "fp64", "fp16", "bf16", "int8", "fp8_e4m3", "fp8_e5m2", "int32", "fp32_fast"]
 LARGEST = 2**31 - 1
 
 # Plans problems, one a line, for a GPU that is only described; prints where each configuration is from, the numbers
@@ -185,12 +185,8 @@ def described(device: Device) -> str:
 
 
 def question(problem: Problem) -> str:
-    strides = [getattr(problem, f"{kind}{name}") for kind in ("ld", "stride_") for name in "abc"]
-    formats = [FORMATS.index(problem.dtype), LAYOUTS.index(problem.layout)]
-    ends = [FORMATS.index(problem.accumulator), FORMATS.index(problem.out_dtype), problem.base_alignment]
-    ends += [{1.0: 1}.get(problem.alpha, 2), {0.0: 0, 1.0: 1}.get(problem.beta, 2)]
-    numbers = [problem.m, problem.n, problem.k, *formats, problem.batch, *strides, *ends]
-    return " ".join(map(str, numbers))
+    uses = [{1.0: 1}.get(problem.alpha, 2), {0.0: 0, 1.0: 1}.get(problem.beta, 2)]
+    return " ".join(map(str, [*query_numbers(problem), *uses]))
 
 
 def answer(listed: Contents, problem: Problem, device: Device) -> str:
