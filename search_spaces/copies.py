@@ -27,4 +27,7 @@ def without_copies(space: SearchSpace, config: Config) -> Config:
 
 
 def _with(space: SearchSpace, config: Config, copied: Mapping[str, bool]) -> Config:
-    return space.config({**config.as_dict(), **{f"pack_{name}": int(copied[name]) for name in "ab"}})
+    choices = config.as_dict()
+    shifted = {"a": choices.get("shift_a") == 1, "b": False}  # read as it lies, wherever its rows begin
+    packed = {f"pack_{name}": int(copied[name] and not shifted[name]) for name in "ab"}
+    return space.config({**choices, **packed})

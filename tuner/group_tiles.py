@@ -29,6 +29,7 @@ _L2_SHARE = 0.5  # of the time that single copies take in L2: TMA fetches whole 
 _LATENCY = 1800.0  # cycles from TMA's request to the barrier that tells of its bytes, under load: 0.9 us
 _MOVING = 20.0 / 32.0  # of the cost of a byte of C: a warp's shuffle moves 32 sums in a clock of its multiprocessor
 _UNALIGNED = 1.25  # rows of a box of 128 bytes that begin anywhere touch five sectors of L2 in place of four
+_SHIFTED = 1.5  # words of A that are read for each: rows that begin within a word, every second one, have two
 _PARKING = 6.0  # endings by which stream-K ends later: large tiles in fp32 are parked, and nothing else hides it
 
 
@@ -42,6 +43,7 @@ class GroupTiles(Tiles):
         exchanged: 1 where wgmma takes columns of C for rows: B comes to it from registers.
         width: columns of C of one tile, fewer than it multiplies where rows of B fall into classes.
         classes: how many of these there are, else 1.
+        shifted: 1 where A comes to wgmma from registers, shifted there.
     """
 
     in_turns: Numbers
@@ -50,6 +52,7 @@ class GroupTiles(Tiles):
     exchanged: Numbers
     width: Numbers
     classes: Numbers
+    shifted: Numbers
 
     @staticmethod
     def lay_out(problem: Problem, columns: Columns) -> GroupTiles:
@@ -60,6 +63,7 @@ class GroupTiles(Tiles):
             width_a=wide, width_b=wide, turned_a=none, turned_b=none,
             in_turns=columns.words("schedule", "pingpong"), cluster_m=of("cluster_m", 1), cluster_n=of("cluster_n", 1),
             exchanged=of("registers_b", 0), width=of("width", columns.of("tile_n", 64)), classes=of("classes", 1),
+            shifted=of("shift_a", 0),
         )  # fmt: skip
 
     def wanted_registers(self) -> Numbers:
@@ -75,7 +79,8 @@ class GroupTiles(Tiles):
         rows = np.where(self.exchanged > 0, self.tile_n, self.tile_m)
         columns = self.tile_m + self.tile_n - rows
         parts = np.ceil(columns / _WIDEST)
-        read = rows / _ROWS * (_ROWS * parts + columns)
+        of_rows = _ROWS * np.where(self.shifted > 0, _SHIFTED, parts)
+        read = rows / _ROWS * (of_rows + columns)
         moved = (_READ_SHARE * read + self.tile_m + self.tile_n) * self.tile_k * self.element_bytes / SMEM_BYTES
         return Demand(cycles, moved, 0.0, 0.0)
 
@@ -113,5 +118,6 @@ class GroupTiles(Tiles):
     @property
     def fetched_rows(self) -> Numbers:
         """A cluster fetches each row once for both of its blocks."""
+        of_a = self.tile_m * np.where(self.shifted > 0, _UNALIGNED, 1.0)
         of_b = self.tile_n * np.where(self.classes > 1, _UNALIGNED, 1.0)
-        return _L2_SHARE * (self.tile_m / self.cluster_n + of_b / self.cluster_m)
+        return _L2_SHARE * (of_a / self.cluster_n + of_b / self.cluster_m)

@@ -97,7 +97,9 @@ def _asked(formats: Formats) -> list[tuple[Problem, dict[str, Value]]]:
     small = [*ragged(formats), *every_alignment(formats), *misaligned_bases(formats), *every_scalar(formats)]
     large = [formats.problem(515, 517, 131, layout) for layout in LAYOUTS]
     large += [formats.problem(515, n, 259, "nn") for n in (516, 518)]
-    choices: list[dict[str, Value]] = [{"stream_k": 1}, {"pack_a": 1}, {"pack_b": 1}, {"slices_k": 2}, {"classes_b": 1}]
+    choices: list[dict[str, Value]] = [
+        {"stream_k": 1}, {"pack_a": 1}, {"pack_b": 1}, {"slices_k": 2}, {"classes_b": 1}, {"shift_a": 1},
+    ]  # fmt: skip
     wide = [formats.problem(1403, 1412, 40, layout, batch=2) for layout in LAYOUTS]
     held: dict[str, Value] = {"hold_b": 1}
     thin = [formats.problem(m, n, 259, layout) for layout in LAYOUTS for m, n in ((9, 4101), (4101, 7))]

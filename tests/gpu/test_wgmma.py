@@ -145,6 +145,58 @@ def test_schedules_of_rows_in_classes(choice: dict[str, Value], checks: FamilyCh
     checks.check(cases(checks, problems, 2, {"classes_b": 1, **choice}))
 
 
+def shifted(dtype: str, classes: int) -> list[Problem]:
+    """Rows of A in so many classes: dense and with gaps, which hold NaN; either layout of B; B and C aligned or not;
+    bases off multiples of 16 bytes; fewer k than a step; one row of the last strip."""
+    odd = 8 // classes
+    sizes = [
+        (193, 512, 1040, 0.0),
+        (129, 248, 256, 1.0),
+        (130, 1000, 536, 0.0),
+        (257, 136, 64, 3.0),
+        (100, 259, 8, 1.0),
+        (391, 387, 1024, 0.0),
+    ]
+    problems = []
+    for number, (m, n, k, beta) in enumerate(sizes):
+        layout, more = ("nn", "nt")[number % 2], 8 * (number % 3)
+        dense = Problem(m, n, k + odd, dtype, layout, beta=beta)
+        gaps = Problem(m, n, k - odd, dtype, layout, lda=k + odd + more, ldc=n + number, beta=beta)
+        base = Problem(m, n, k + odd, dtype, layout, beta=beta, alpha=2.0, base_alignment=2 * odd)
+        problems += [dense, gaps, base]
+    return problems
+
+
+@pytest.mark.parametrize("classes", [2, 4, 8])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_rows_of_a_that_are_shifted_in_registers(dtype: str, classes: int, checks: FamilyChecks) -> None:
+    problems = shifted(dtype, classes)
+    chosen = list(cases(checks, problems, 3, {"shift_a": 1}))
+    assert len(chosen) == len(problems)
+    checks.check(chosen)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"cluster_m": 2},
+        {"schedule": "pingpong"},
+        {"schedule": "pingpong", "tile_m": 128},
+        {"tile_k_bytes": 256},
+        {"split_k": 3},
+        {"split_k": 16},
+    ],
+    ids=str,
+)
+def test_schedules_of_shifted_rows(choice: dict[str, Value], checks: FamilyChecks) -> None:
+    """Several tiles for each block, whole ones and tiles that lie outside for the sake of the cluster; slices."""
+    sizes = [(2113, 3332, 267), (1024, 520, 4101), (300, 1029, 2050), (643, 2051, 1028), (1500, 1999, 4095)]
+    problems = [Problem(m, n, k, "bf16", layout) for m, n, k in sizes for layout in ("nn", "nt")]
+    chosen = list(cases(checks, problems, 2, {"shift_a": 1, **choice}))
+    assert chosen
+    checks.check(chosen)
+
+
 @pytest.mark.parametrize("formats", OTHERS, ids=with_label)
 def test_other_formats_of_c(formats: Formats, checks: FamilyChecks) -> None:
     checks.check(cases(checks, [formats.problem(130, 259, 67, "nt"), *every_alignment(formats, ("nn", "tn"))], each=1))

@@ -112,6 +112,7 @@ def winners() -> list[BestConfig]:
     turned = Problem(4096, 4096, 4096, "tf32", "nn")  # B comes to wgmma from registers: no slices of k, no sum of these
     short = Problem(4096, 4096, 32, "fp64", "tn")  # shared memory depends on k
     classes = Problem(300, 10242, 3000, "bf16", "nn")  # of rows of B, four: as many maps
+    shifted = Problem(1024, 512, 13469, "bf16", "nt")  # rows of A in eight classes
     chosen: list[tuple[Problem, Config]] = [
         (wide, configured("wgmma", wide, cluster_m=2, tile_n=256, stages=4)),
         (odd, configured("wgmma", odd, pack_a=1, pack_b=1)),
@@ -130,6 +131,7 @@ def winners() -> list[BestConfig]:
         (turned, configured("wgmma", turned)),
         (short, configured("mma", short, direct=1, hold_b=1)),
         (classes, configured("wgmma", classes, tile_n=256, stages=4, pack_a=1, classes_b=1)),
+        (shifted, configured("wgmma", shifted, stages=5, shift_a=1, pack_b=1, split_k=4)),
     ]
     return [winner(problem, config, 100.0 + i) for i, (problem, config) in enumerate(chosen)]
 

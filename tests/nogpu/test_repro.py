@@ -120,6 +120,16 @@ def test_classes_of_rows_are_told_with_their_numbers(winner: Make) -> None:
         assert call.endswith(f"CU_TENSOR_MAP_SWIZZLE_128B, 2, 2, {number});")
 
 
+def test_classes_of_rows_of_a_have_boxes_without_a_swizzle(winner: Make) -> None:
+    """Eight of them, in the order in which the kernel takes their maps."""
+    choices = {"shift_a": 1, "stages": 5}
+    text = files(winner("wgmma", Problem(512, 384, 257, "bf16", "nn"), choices=choices))["repro.cu"]
+    calls = re.findall(r"tensor_map\(const_cast<void\*>\(a\), .*\);", text)
+    assert [call[call.index("{ 72,") :] for call in calls] == [
+        f"{{ 72, 16, 1 }}, CU_TENSOR_MAP_SWIZZLE_NONE, 2, 8, {number});" for number in range(8)
+    ]
+
+
 def test_a_kernel_without_tensor_maps_needs_no_driver_header(winner: Make) -> None:
     """`cuda.h` is included only where it is needed."""
     assert "cuda.h>" not in files(winner("simt", Problem(64, 64, 64)))["repro.cu"]

@@ -140,6 +140,7 @@ def test_every_built_in_start_is_valid_somewhere(space: SearchSpace, start: Star
         (4096, 4096, 4096),
         (4096, 4096, 64),
         (4096, 4100, 4096),
+        (4096, 4096, 4095),
         (8, 8192, 4096),
         (8, 8192, 64),
         (8, 96, 8192),

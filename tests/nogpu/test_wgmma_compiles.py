@@ -147,6 +147,20 @@ def test_what_c_held_takes_no_registers_from_the_sums(tmp_path: Path) -> None:
     assert faults(compiled(chosen, tmp_path)) == {}
 
 
+def test_shifted_rows_of_a_compile(tmp_path: Path) -> None:
+    """They come from registers without wgmma being serialised for it; those that begin within a word spill nothing."""
+    problems = [Problem(512, 520, 1028, "fp16", "nt"), Problem(512, 519, 1030, "bf16", "nn", ldc=520)]
+    sample = Covering(SPACE, HOPPER)
+    cases = [(config, problem) for problem in problems for config in sample.choose(problem, 1, {"shift_a": 1})]
+    odd = Problem(4093, 4099, 4091, "bf16", "nn")
+    turns = {"schedule": "pingpong"}
+    shifted: dict[str, int | str] = {"shift_a": 1, "pack_b": 1}
+    wide: list[dict[str, int | str]] = [{"tile_n": 128, **turns}, {"tile_n": 256, "stages": 4}]
+    cases += [(SPACE.config({**SPACE.default, **shifted, **one}), odd) for one in wide]
+    assert len(cases) == 4
+    assert faults(compiled(cases, tmp_path)) == {}
+
+
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_every_problem_on_hopper_has_a_configuration(formats: Formats) -> None:
     """Whatever the alignment, k at least 1: copies of rows are aligned, and C may lie anywhere."""

@@ -7,14 +7,14 @@
 namespace kt {
 
 template <class Traits>
-__device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const TensorMap& map_a,
+__device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const WgmmaMaps<Traits::A_CLASSES>& maps_a,
                                            const WgmmaMaps<Traits::CLASSES>& maps_b, const TensorMap& map_c) {
   extern __shared__ unsigned char shared_bytes[];
   const WgmmaShared<Traits> shared{(ptx::shared_address(shared_bytes) + 1023) / 1024 * 1024};
   // The same in every lane: what follows from it need not be computed by each.
   const int warp = int(__reduce_or_sync(~0u, threadIdx.x / 32));
   if (warp == 0) {
-    if constexpr (!Traits::kFedA) ptx::prefetch(map_a);
+    if constexpr (!Traits::kFedA) maps_a.prefetch();
     if constexpr (!Traits::kFedB) maps_b.prefetch();
   } else {
     shared.make_barriers(warp);
@@ -23,7 +23,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Tens
   if (warp < 4) {
     if constexpr (Traits::kMoveRegisters) ptx::give_registers<Traits::kProducerRegisters>();
     if (warp == 0 || Traits::kFed) {
-      WgmmaProducer<Traits>(shared, map_a, maps_b, args).run(args);
+      WgmmaProducer<Traits>(shared, maps_a, maps_b, args).run(args);
     } else {
       if constexpr (Traits::kTmaStores) {
         if (warp == 1) ptx::prefetch(map_c);

@@ -41,12 +41,14 @@ class WgmmaConsumer {
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
       if constexpr (Traits::CLASSES > 1) {
         multiply_classes(sum, ring, Traits::Classes::template steps<Traits::BLOCK_K>(args.k));
+      } else if constexpr (Traits::kShifted) {
+        multiply_shifted(args, sum, ring, steps);
       } else if constexpr (Traits::PROMOTED) {
         multiply_promoted(sum, ring, steps);
       } else {
         multiply_in(typename Traits::Loops{}, args, sum, ring, steps);
       }
-      if (Traits::CLASSES > 1) {
+      if (Traits::CLASSES > 1 || Traits::kShifted) {  // no steps are shared: collecting pieces would take registers
         write(args, map_c, sum, tile);
       } else if (tile.ends) {
         collect(args, sum, tile.first_block);
@@ -245,6 +247,46 @@ class WgmmaConsumer {
     }
   }
 
+  // The same for rows that are shifted in registers.
+  __device__ __forceinline__ void multiply_shifted(const GemmArguments& args, typename Traits::Sums& sum,
+                                                   RingPlace<Traits::STAGES>& ring, int steps) {
+    using Rows = typename Traits::ShiftedRows;
+    using B = typename Traits::B;
+    typename Rows::Lane lanes[Traits::kTilesM];
+#pragma unroll
+    for (int i = 0; i < Traits::kTilesM; ++i) lanes[i] = typename Rows::Lane(args, first_row() / kStripRows + 4 * i);
+    unsigned further[Traits::kTilesM][4] = {};
+    int before = 0;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      ptx::mbarrier_wait(shared_.full(ring.stage), ring.phase);
+      const unsigned long long b = B::descriptor(shared_.b(ring.stage));
+      unsigned words[Rows::kSets][Traits::kTilesM][4];
+#pragma unroll
+      for (int part = 0; part < Rows::kSteps; ++part) {
+        auto& loaded = words[part % Rows::kSets];
+#pragma unroll
+        for (int i = 0; i < Traits::kTilesM; ++i) Rows::load(loaded[i], further[i], lanes[i], shared_.a(ring.stage), part);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < Traits::kTilesM; ++i) {
+          Traits::Multiply::template add<B>(sum[i], loaded[i], b + B::after_steps(part), part > 0 ? 1 : int(step > 0));
+        }
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<Rows::kSets - 1>();
+        if (part == Rows::kSets - 2 && step > 0) give_back(before);
+      }
+      before = ring.stage;
+      ring.advance();
+    }
+    if constexpr (Traits::PING_PONG) {
+      if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_.turn(consumer_ ^ 1));
+    }
+    ptx::wgmma_wait<0>();
+    if (steps > 0) give_back(before);
+    if (steps == 0) clear(sum);
+  }
+
   // Lets the blocks that copy into this stage overwrite it: a lane of another warp signals each of them.
   __device__ __forceinline__ void give_back(int stage) const {
     constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
@@ -294,9 +336,13 @@ class WgmmaConsumer {
     }
   }
 
-  // Of this warp: its first row within a tile; where a block has parked its i-th strip, and the block's flag for that.
+  // Of this warp: its first row within a tile, by the order of strips and by that of rows; where a block has parked its
+  // i-th strip, and the block's flag for that.
   __device__ __forceinline__ int first_row() const {
     return (Traits::PING_PONG ? 0 : consumer_ * (64 * Traits::kTilesM)) + warp_ * kStripRows;
+  }
+  __device__ __forceinline__ int first_written_row() const {
+    return Traits::kShifted ? Traits::StripRows::first(first_row() / kStripRows) : first_row();
   }
   __device__ __forceinline__ typename Strips::Word* parked(const GemmArguments& args, int block, int i) const {
     const long long strip = (long long)block * Strips::kOfTile + first_row() / kStripRows + 4 * i;
@@ -353,14 +399,14 @@ class WgmmaConsumer {
   template <class Store>
   __device__ __forceinline__ void write_strips(WgmmaForms<Store>, const GemmArguments& args, const TensorMap& map_c,
                                                const typename Traits::Sums& sum, const WgmmaTile& tile) const {
-    const int place = consumer_ * 4 + warp_, row = tile.m + first_row();
+    const int place = consumer_ * 4 + warp_, row = tile.m + first_written_row();
     if constexpr (Store::STORE == 16) {
       if (by_tma_) {
 #pragma unroll
         for (int i = 0; i < Traits::kTilesM; ++i) {
           const unsigned staging = shared_.staging(place);
           if constexpr (Store::kDirect) {
-            Store::DirectStore::store(args, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
+            Store::DirectStore::store(args, staging, sum[i], alpha_, row + Traits::StripRows::after(i), tile.n, tile.batch);
           } else {
             Store::TmaStore::store(args, map_c, staging, sum[i], alpha_, row + 64 * i, tile.n, tile.batch);
           }
@@ -372,7 +418,7 @@ class WgmmaConsumer {
       if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
       void* const slices = typename Traits::Space(args).template slices<TAcc>();
       const long long part = (long long)tile.slice * args.batch + tile.batch;
-      const long long strip = part * Strips::of_slice(args) + Strips::in_slice(args, row, tile.n);
+      const long long strip = part * Strips::of_slice(args) + Strips::in_slice(args, tile.m + first_row(), tile.n);
 #pragma unroll
       for (int i = 0; i < Traits::kTilesM; ++i) Strips::store(Strips::at(slices, strip + 4 * i), sum[i]);
       return;

@@ -8,6 +8,21 @@ namespace kt {
 
 constexpr int kStripRows = 16;
 
+// Which rows of a tile a strip has, the 16 of a warp: APART apart, so that strips of 16 APART rows interlock.
+template <int APART>
+struct WgmmaStripRows {
+  static_assert(APART == 1 || APART == 2 || APART == 4 || APART == 8, "classes of rows");
+  static constexpr int kApart = APART;
+
+  __host__ __device__ __forceinline__ static constexpr int first(int strip) {
+    return strip / APART * (kStripRows * APART) + strip % APART;
+  }
+  // From a strip of a warp to the i-th of those that follow: every fourth is the same warp's.
+  __host__ __device__ __forceinline__ static constexpr int after(int i) {
+    return APART == 8 ? i / 2 * 128 + i % 2 * 4 : i * 64;
+  }
+};
+
 // This thread's lane, asked for where it stands: addresses that follow from a known lane would be computed before the loop
 // over tiles, and be kept in registers that accumulators need.
 __device__ __forceinline__ int lane_here() {
@@ -105,7 +120,7 @@ struct WgmmaTmaStore {
 // By ordinary accesses of 16 bytes, where TMA could write as well. C is in memory earlier: nobody waits for TMA to take
 // notice, to read shared memory and to write. The warp's part of shared memory is as for TMA, but the last panel may reach
 // beyond the tile.
-template <class TmaStore, class TAcc, class TOut, int BLOCK_N, int ROW_BYTES, int SLOTS>
+template <class TmaStore, class TAcc, class TOut, int BLOCK_N, int ROW_BYTES, int SLOTS, class Rows = WgmmaStripRows<1>>
 struct WgmmaDirectStore {
   static constexpr int kColumns = ROW_BYTES / int(sizeof(TOut)), kPanels = cdiv(BLOCK_N, kColumns);
   static constexpr int kUnits = ROW_BYTES / 16, kWidth = 16 / int(sizeof(TOut));  // of a row; columns of one
@@ -117,8 +132,8 @@ struct WgmmaDirectStore {
   __device__ __forceinline__ static void store(const GemmArguments& args, unsigned ring, const TAcc* sum, TAcc alpha,
                                                int row, int column, int batch) {
     const unsigned lane = unsigned(lane_here()), own_row = lane / kUnits, unit = lane % kUnits;
-    const bool whole = row + kStripRows <= args.m && column + BLOCK_N <= args.n;
-    TOut* const target = static_cast<TOut*>(args.c) + batch * args.stride_c + (row + int(own_row)) * args.ldc + column +
+    const bool whole = row + (kStripRows - 1) * Rows::kApart + 1 <= args.m && column + BLOCK_N <= args.n;
+    TOut* const target = static_cast<TOut*>(args.c) + batch * args.stride_c + (row + int(own_row) * Rows::kApart) * args.ldc + column +
                          int(unit) * kWidth;
 #pragma unroll
     for (int first = 0; first < kPanels; first += SLOTS) {
@@ -137,16 +152,16 @@ struct WgmmaDirectStore {
 #pragma unroll
           for (int at = 0; at < kTimes; ++at) {
             if (BLOCK_N % kColumns != 0 && int(unit) * kWidth >= BLOCK_N - (first + i) * kColumns) continue;
-            ptx::store_global(target + at * kRowsAtOnce * args.ldc + (first + i) * kColumns, words[at]);
+            ptx::store_global(target + at * kRowsAtOnce * Rows::kApart * args.ldc + (first + i) * kColumns, words[at]);
           }
         }
       } else {
-        const int rows = args.m - row - int(own_row);
+        const int rows = args.m - row - int(own_row) * Rows::kApart;
         const int of_tile = BLOCK_N % kColumns == 0 ? args.n - column : min_of(args.n - column, BLOCK_N);
         const int columns = of_tile - int(unit) * kWidth - first * kColumns;
 #pragma unroll 1
         for (int at = 0; at < SLOTS * kTimes; ++at) {
-          const int i = at / kTimes, down = at % kTimes * kRowsAtOnce;
+          const int i = at / kTimes, down = at % kTimes * kRowsAtOnce * Rows::kApart;
           if (down >= rows) continue;
           unsigned words[4];
           ptx::load_shared(words, staged(ring, i, own_row, unit, at % kTimes));
@@ -183,9 +198,9 @@ struct WgmmaDirectStore {
   }
 };
 
-// By ordinary accesses, whatever beta and the alignment. STRIPS strips, 64 rows apart, pass through shared memory as
+// By ordinary accesses, whatever beta and the alignment. STRIPS strips pass through shared memory as
 // accumulators, COLUMNS at a time, so that neighbouring lanes write neighbouring elements.
-template <class TAcc, int STRIPS, int BLOCK_N, int COLUMNS, int REGISTERS>
+template <class TAcc, int STRIPS, int BLOCK_N, int COLUMNS, int REGISTERS, class Rows = WgmmaStripRows<1>>
 struct WgmmaRowStore {
   static constexpr int kPieces = cdiv(BLOCK_N, COLUMNS);
   // Accesses of a lane that wait for each other: as many as there are REGISTERS for besides the accumulators.
@@ -206,8 +221,8 @@ struct WgmmaRowStore {
         if (i == number) put(staged, sum[i / kPieces] + i % kPieces * (COLUMNS / 2), columns_of(i % kPieces));
       }
       __syncwarp();
-      const int piece = number % kPieces, first_row = row + number / kPieces * 64, first = column + piece * COLUMNS;
-      write(output, staged, first_row, first, min_of(kStripRows, output.m - first_row),
+      const int piece = number % kPieces, first_row = row + Rows::after(number / kPieces), first = column + piece * COLUMNS;
+      write(output, staged, first_row, first, min_of(kStripRows, cdiv(output.m - first_row, Rows::kApart)),
             min_of(columns_of(piece), output.n - first));
     }
   }
@@ -252,7 +267,7 @@ struct WgmmaRowStore {
         const int at_row = (group + 32 * i) / kGroups, at = (group + 32 * i) % kGroups * kWidth;
         if (at_row >= rows) continue;
         if constexpr (kPairs) {
-          const int shift = shift_of(output.at(row + at_row, column));
+          const int shift = shift_of(output.at(row + at_row * Rows::kApart, column));
           values[i].at[0] = staged[place(at_row, max_of(at - shift, 0))];
           values[i].at[1] = staged[place(at_row, at - shift + 1)];
         } else {
@@ -263,7 +278,7 @@ struct WgmmaRowStore {
       for (int i = 0; i < kAtOnce; ++i) {
         const int at_row = (group + 32 * i) / kGroups, at = (group + 32 * i) % kGroups * kWidth;
         if (at_row >= rows || at >= width + 1) continue;
-        TOut* const target = output.at(row + at_row, column);
+        TOut* const target = output.at(row + at_row * Rows::kApart, column);
         if constexpr (kPairs) {
           const int shift = shift_of(target);
           write_pair(output, target, at - shift, values[i].at, width);

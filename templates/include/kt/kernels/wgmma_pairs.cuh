@@ -6,8 +6,8 @@
 
 namespace kt {
 
-// STRIPS strips, 64 rows apart. ODD: rows may begin at odd elements.
-template <class TAcc, bool ODD, int STRIPS, int BLOCK_N>
+// STRIPS strips. ODD: rows may begin at odd elements.
+template <class TAcc, bool ODD, int STRIPS, int BLOCK_N, class Rows = WgmmaStripRows<1>>
 struct WgmmaPairStore {
   static constexpr int kColumns = 32;  // of a piece
   static constexpr int kPairs = kColumns / 8, kPieces = cdiv(BLOCK_N, kColumns), kRows = 2 * STRIPS;
@@ -20,7 +20,7 @@ struct WgmmaPairStore {
     if (end <= 0) return;
 #pragma unroll 1
     for (int i = 0; i < kRows; ++i) {
-      const int own_row = row + i / 2 * 64 + i % 2 * 8 + lane_here() / 4;
+      const int own_row = row + Rows::after(i / 2) + i % 2 * (8 * Rows::kApart) + lane_here() / 4 * Rows::kApart;
       store_row(output, output.at(own_row, column), own_row < output.m, sum, i, end);
     }
   }

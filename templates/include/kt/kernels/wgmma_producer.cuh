@@ -37,11 +37,12 @@ class WgmmaProducer {
  public:
   static constexpr int CLUSTER_M = Traits::CLUSTER_M, CLUSTER_N = Traits::CLUSTER_N;
 
+  using MapsA = WgmmaMaps<Traits::A_CLASSES>;
   using Maps = WgmmaMaps<Traits::CLASSES>;
 
-  __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const TensorMap& map_a, const Maps& maps_b,
+  __device__ __forceinline__ WgmmaProducer(const WgmmaShared<Traits>& shared, const MapsA& maps_a, const Maps& maps_b,
                                            const GemmArguments& args)
-      : shared_(shared), map_a_(map_a), maps_b_(maps_b), class_(args.k),
+      : shared_(shared), maps_a_(maps_a), maps_b_(maps_b), class_(args.k),
         first_lane_(threadIdx.x % (Traits::kFed ? kWarpgroup : 32) == 0) {
     if constexpr (Traits::kMayStreamB) policy_b_ = ptx::cache_policy(Traits::Walk::one_row(args));
   }
@@ -110,8 +111,12 @@ class WgmmaProducer {
     unsigned same_rows = 0;
 #pragma unroll
     for (int i = 0; i < CLUSTER_N; ++i) same_rows |= 1u << (i * CLUSTER_M);
-    Traits::load_a(args, map_a_, shared_.a(stage), shared_.full(stage), m, k, batch, rank / CLUSTER_M,
-                   same_rows << rank % CLUSTER_M);
+    if constexpr (Traits::kShifted) {
+      Traits::A::load(maps_a_, shared_.a(stage), shared_.full(stage), m, k, batch);
+    } else {
+      Traits::load_a(args, *maps_a_.of[0], shared_.a(stage), shared_.full(stage), m, k, batch, rank / CLUSTER_M,
+                     same_rows << rank % CLUSTER_M);
+    }
   }
   // The `step`-th one of all, which begins at `k`.
   __device__ __forceinline__ void load_b(const GemmArguments& args, int stage, int n, int k, int step, int batch) const {
@@ -158,7 +163,7 @@ class WgmmaProducer {
   }
 
   WgmmaShared<Traits> shared_;
-  const TensorMap& map_a_;
+  MapsA maps_a_;
   Maps maps_b_;
   WgmmaClassOfStep<Traits::CLASSES, Traits::BLOCK_K> class_;
   bool first_lane_;

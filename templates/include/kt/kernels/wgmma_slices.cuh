@@ -57,7 +57,7 @@ constexpr int kSumWarps = kSumThreads / 32;
 constexpr int kManyParts = 16;  // from here on, the warps of a block share the slices of one piece
 
 // A warp sums a piece of a strip, in the order of the slices, so that two runs give the same bits.
-template <class TAcc, class TOut, int BLOCK_M, int BLOCK_N, int STORE>
+template <class TAcc, class TOut, int BLOCK_M, int BLOCK_N, int STORE, class Rows = WgmmaStripRows<1>>
 __device__ __forceinline__ void sum_wgmma_slices(const GemmArguments& args, void* memory) {
   constexpr int kColumns = BLOCK_N % 32 == 0 ? 32 : BLOCK_N % 16 == 0 ? 16 : 8;
   constexpr int kPieces = BLOCK_N / kColumns, kWords = kColumns / 8;
@@ -72,7 +72,7 @@ __device__ __forceinline__ void sum_wgmma_slices(const GemmArguments& args, void
   const int piece = int(number - strip_of_batch * kPieces);
   const unsigned batch = unsigned(strip_of_batch / strips);
   const unsigned strip = unsigned(strip_of_batch - batch * strips), tile = strip / Strips::kOfTile;
-  const int row = int(tile / columns * BLOCK_M + strip % Strips::kOfTile * kStripRows);
+  const int row = int(tile / columns * BLOCK_M + Rows::first(strip % Strips::kOfTile));
   const int column = int(tile % columns) * BLOCK_N + piece * kColumns;
   if (batch >= unsigned(args.batch) || row >= args.m || column >= args.n) return;
 
@@ -103,7 +103,7 @@ __device__ __forceinline__ void sum_wgmma_slices(const GemmArguments& args, void
     }
   }
   const auto output = output_c<TAcc, TOut, STORE>(args, int(batch));
-  WgmmaRowStore<TAcc, 1, kColumns, kColumns, 128>::store(output, staged[warp], sums, row, column);
+  WgmmaRowStore<TAcc, 1, kColumns, kColumns, 128, Rows>::store(output, staged[warp], sums, row, column);
 }
 
 }  // namespace kt

@@ -29,7 +29,8 @@ struct WgmmaForms {};
 
 template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
           int LOADED_M_, int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_,
-          bool A_K_MAJOR_, bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_, bool PROMOTED_ = false, int CLASSES_ = 1>
+          bool A_K_MAJOR_, bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_, bool PROMOTED_ = false, int CLASSES_ = 1,
+          int A_CLASSES_ = 1>
 struct WgmmaTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -41,7 +42,12 @@ struct WgmmaTraits {
   // Where C has a few rows, only so many of A's are loaded. wgmma takes what follows them in the stage for the others,
   // whose results are not written.
   static constexpr int LOADED_M = LOADED_M_;
-  using A = WgmmaOperand<LOADED_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
+  // Rows of A in classes come to wgmma from registers, shifted there: see wgmma_shifted.cuh.
+  static constexpr int A_CLASSES = A_CLASSES_;
+  static constexpr bool kShifted = A_CLASSES > 1;
+  using ShiftedRows = WgmmaShiftedRows<LOADED_M, BLOCK_K, A_CLASSES>;
+  using PlainA = WgmmaOperand<LOADED_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
+  using A = typename Select<kShifted, ShiftedRows, PlainA>::type;
   using B = WgmmaOperand<BLOCK_N, BLOCK_K, int(sizeof(TIn)), B_K_MAJOR_, CLUSTER_M>;
   // Operands whose rows begin at multiples of LOAD bytes, less than 16, are copied by the producer's threads.
   static constexpr bool A_K_MAJOR = A_K_MAJOR_, B_K_MAJOR = B_K_MAJOR_;
@@ -99,18 +105,19 @@ struct WgmmaTraits {
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
 
   using TmaStore = WgmmaTmaStore<TAcc, TOut, OUT_BF16_, kColumns, kStoreRowBytes, kStoreSlots>;
-  // A tile that ends soon is written by the threads themselves.
-  static constexpr bool kDirect = STORE == 16 && CONSUMERS == 1 && !kFromRegisters;
+  // A tile that ends soon is written by the threads themselves, and so are rows that are no neighbours.
+  using StripRows = WgmmaStripRows<A_CLASSES>;
+  static constexpr bool kDirect = STORE == 16 && (CONSUMERS == 1 || kShifted) && !kFromRegisters;
   static constexpr bool kTmaStores = STORE == 16 && !kDirect;
   static constexpr bool kAlignedC = STORE == 16;  // in one form, if there are several
-  using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, BLOCK_N, kStoreRowBytes, kStoreSlots>;
+  using DirectStore = WgmmaDirectStore<TmaStore, TAcc, TOut, BLOCK_N, kStoreRowBytes, kStoreSlots, StripRows>;
   using RowStore = WgmmaRowStore<TAcc, kTilesM, BLOCK_N, kStagedBytes / kStripRows / int(sizeof(TAcc)),
-                                 kConsumerRegisters - kSums>;
+                                 kConsumerRegisters - kSums, StripRows>;
   // Rows of C that begin anywhere.
   using WindowStore = typename Select<sizeof(TOut) == 2,
                                       WgmmaWindowStore<TAcc, OUT_BF16_, (STORE < 4), kTilesM, BLOCK_N, kConsumerRegisters - kSums,
-                                                       Classes::kFirst, kWidth>,
-                                      WgmmaPairStore<TAcc, (STORE < 8), kTilesM, BLOCK_N>>::type;
+                                                       Classes::kFirst, kWidth, StripRows>,
+                                      WgmmaPairStore<TAcc, (STORE < 8), kTilesM, BLOCK_N, StripRows>>::type;
   using Strips = WgmmaStrips<TAcc, kRows, kColumns>;
   using Fragments = WgmmaFragments<Rows>;
   using PanelStore = WgmmaPanelStore<Fragments, TAcc, TOut, kColumns, kStoreSlots, kExchanged>;
@@ -133,7 +140,7 @@ struct WgmmaTraits {
   static_assert(kRows % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(LOADED_M == BLOCK_M || (LOADED_M < 64 && BLOCK_M == 64), "rows of one wgmma");
   static_assert(LOADED_M == BLOCK_M || (A_K_MAJOR && !kFromRegisters), "rows of A follow each other");
-  static_assert(LOADED_M == BLOCK_M || A::kPanelBytes + B::kBytes >= BLOCK_M * 128, "wgmma reads within the stage");
+  static_assert(LOADED_M == BLOCK_M || LOADED_M * 128 + B::kBytes >= BLOCK_M * 128, "wgmma reads within the stage");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
   static_assert(BLOCK_N % 16 == 0 || (BLOCK_N % 8 == 0 && CONSUMERS == 1), "TMA writes whole panels of C");
   static_assert(A_K_MAJOR || B_K_MAJOR || !kFromRegisters, "one operand comes from registers");
@@ -143,6 +150,9 @@ struct WgmmaTraits {
   static_assert(!kFed || CLUSTER_M * CLUSTER_N == 1, "each block feeds itself");
   static_assert(CLASSES == 1 || (A_K_MAJOR && !B_K_MAJOR && !kFed && !PROMOTED && !kFromRegisters), "rows of B along k");
   static_assert(CLASSES == 1 || (STORE < 16 && sizeof(TOut) == 2), "windows write parts of a tile");
+  static_assert(!kShifted || (A_K_MAJOR && sizeof(TIn) == 2 && !kFedB && CLASSES == 1 && CLUSTER_N == 1), "rows of A along k");
+  static_assert(!kShifted || LOADED_M == BLOCK_M, "whole classes");
+  static_assert(A_CLASSES < 8 || kTilesM % 2 == 0 || kTilesM == 1, "strips of eight classes are those of 128 rows");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
   static_assert(kPeers <= 4, "one warp of a consumer for each block that it signals");
 };

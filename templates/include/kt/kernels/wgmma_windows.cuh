@@ -13,8 +13,9 @@
 
 namespace kt {
 
-// STRIPS strips, 64 rows apart, of which WIDTH columns from FIRST on are written. ODD: shifts may be odd. A lane's two rows pass together if there are REGISTERS for both.
-template <class TAcc, bool BF16, bool ODD, int STRIPS, int BLOCK_N, int REGISTERS, int FIRST = 0, int WIDTH = BLOCK_N>
+// STRIPS strips, of which WIDTH columns from FIRST on are written. ODD: shifts may be odd. A lane's two rows pass together if there are REGISTERS for both.
+template <class TAcc, bool BF16, bool ODD, int STRIPS, int BLOCK_N, int REGISTERS, int FIRST = 0, int WIDTH = BLOCK_N,
+          class Rows = WgmmaStripRows<1>>
 struct WgmmaWindowStore {
   static constexpr int kColumns = BLOCK_N % 64 == 0 && REGISTERS >= 64 ? 64 : 32;  // of a piece: what is independent hides what is slow
   static constexpr int kWords = kColumns / 8, kPieces = cdiv(BLOCK_N, kColumns);
@@ -26,10 +27,12 @@ struct WgmmaWindowStore {
     static_assert(sizeof(typename Target::Element) == 2, "two results in a word");
     const int end = min_of(FIRST + WIDTH, output.n - column);
     if (end <= FIRST) return;
-    const Lane lane(output.at(row + lane_here() / 4, column), end);
+    Lane lane(output.at(row + lane_here() / 4 * Rows::kApart, column), end);
 #pragma unroll 1
     for (int pass = 0; pass < kPasses; ++pass) {
-      const int first_row = row + pass * kRows / 2 * 64 + pass * kRows % 2 * 8 + lane.number / 4;
+      const int first_row = row + Rows::after(pass * kRows / 2) + (pass * kRows % 2 * 8 + lane.number / 4) * Rows::kApart;
+      // Strips of one warp are multiples of 8 rows apart, or else begin behind another shift.
+      if constexpr (STRIPS > 1 && Rows::after(1) % 8 != 0) lane = Lane(output.at(first_row, column), end);
       store_rows(output, lane, sum, pass, first_row, column);
     }
   }
@@ -102,13 +105,13 @@ struct WgmmaWindowStore {
     }
   };
 
-  // The rows `row` and `row` + 8, or the first of these, from left to right.
+  // A lane's rows `row` and the one 8 rows of the strip further, or the first of these, from left to right.
   template <class Target>
   __device__ __forceinline__ static void store_rows(const Target& output, const Lane& lane,
                                                     const TAcc (&sum)[STRIPS][BLOCK_N / 2], int pass, int row, int column) {
     auto* target = output.at(row, column);
-    const long long next = 8 * output.pitch;
-    const bool inside[2] = {row < output.m, row + 8 < output.m};
+    const long long next = 8 * Rows::kApart * output.pitch;
+    const bool inside[2] = {row < output.m, row + 8 * Rows::kApart < output.m};
     unsigned before[kRows] = {}, turned_before[kRows] = {};
 #pragma unroll 1
     for (int number = 0; number < kPieces; ++number) {
