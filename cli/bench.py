@@ -9,6 +9,7 @@ from kt.cli import options
 from kt.cli.figures import time_text
 from kt.cli.outcome import note, teller
 from kt.errors import NoUsableGpu, NoValidConfiguration, ShapesMissing
+from kt.wording import part
 
 if TYPE_CHECKING:
     from kt.devices.device import Device
@@ -186,7 +187,7 @@ def _finish(report: BenchReport, output: str | None) -> None:
         return
     if output is not None:
         note(f"{unwritten(output)}: some shapes have no time")
-    lines = [f"{len(report.failures)} of {len(report.rows)} shapes were not timed"]
+    lines = [f"{part(len(report.failures), len(report.rows), 'shape', 'was', 'were')} not timed"]
     lines += [f"  {row.problem.label}: {row.failure}" for row in report.failures]
     untuned = all(row.untuned for row in report.failures)
     kind = ShapesMissing if untuned else NoValidConfiguration

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kt.cli.outcome import note
 from kt.errors import InputError, NoUsableGpu, OptionError
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -183,7 +184,7 @@ def selected_shapes(
         asked = " and ".join(f"{name} {value}" for name, value in (("dtype", dtype), ("layout", layout)) if value)
         files = ", ".join("<stdin>" if str(path) == "-" else str(path) for path in paths)
         raise InputError(
-            f"none of the {len(problems)} shapes of {files} has {asked}",
+            f"none of the {plural(len(problems), 'shape')} of {files} has {asked}",
             hint="here, options only select among what a file says; shapes tuned with `kt tune --dtype` are "
             "found without --shapes, or by a file that says so",
         )
@@ -192,10 +193,10 @@ def selected_shapes(
 
 def _problem_filter(dtype: str | None, layout: str | None) -> Callable[[Problem], bool]:
     """Raises InputError if the format or the layout does not exist."""
+    from kt.cli.inputs import read_dtype
     from kt.problems import LAYOUTS
-    from kt.problems.dtype_names import check_dtype
 
-    wanted = check_dtype(dtype) if dtype else None
+    wanted = read_dtype(dtype)
     if layout is not None and layout not in LAYOUTS:
         raise InputError(f"--layout {layout!r} is unknown", hint=f"use one of {', '.join(LAYOUTS)}")
     return lambda problem: wanted in (None, problem.dtype) and layout in (None, problem.layout)

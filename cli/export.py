@@ -12,6 +12,7 @@ from kt.cli.given import tune_command
 from kt.cli.listing import listed
 from kt.cli.outcome import note, teller
 from kt.errors import InputError, ShapesMissing
+from kt.wording import part, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -198,7 +199,7 @@ def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], hint:
     found = {problem_digest(best.key.problem) for best in bests}
     lacking = [problem for problem in problems if problem_digest(problem) not in found]
     if lacking:
-        lines = [f"{len(lacking)} of {len(problems)} shapes have no winner to export"]
+        lines = [f"{part(len(lacking), len(problems), 'shape', 'has', 'have')} no winner to export"]
         lines += listed([problem.label for problem in lacking])
         raise ShapesMissing("\n".join(lines), hint=hint)
 
@@ -216,7 +217,7 @@ def _t4(tried: Sequence[Search], *, quiet: bool) -> str:
     measured = measured_only(tried)
     ranked = sum(len(every) - len(ran) for (_, every), (_, ran) in zip(tried, measured, strict=True))
     if ranked and not quiet:
-        note(f"left out: {ranked} predictions of the model: T4 has what ran")
+        note(f"left out: {plural(ranked, 'prediction')} of the model: T4 has what ran")
     if not any(measurements for _, measurements in measured):
         raise ShapesMissing(
             "the cache has no measurement of today's kernels for these shapes",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kt.cli.listing import listed
 from kt.errors import InputError, OutOfDate, ShapesMissing
+from kt.wording import part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,9 +55,9 @@ def check_shapes(problems: Sequence[Problem], selection: Selection, tune: str) -
     missing = [problem for problem in lacking if problem not in stale]
     hint = f"{tune} measures what is missing"
     if missing:
-        raise ShapesMissing(_listing(missing, lacking, f"of {len(problems)} shapes have no winner"), hint=hint)
+        raise ShapesMissing(_listing(missing, lacking, len(problems), "no winner"), hint=hint)
     if stale:
-        raise OutOfDate(_listing(stale, lacking, f"of {len(problems)} shapes have only a stale winner"), hint=hint)
+        raise OutOfDate(_listing(stale, lacking, len(problems), "only a stale winner"), hint=hint)
 
 
 def check_file(path: str, text: str) -> None:
@@ -80,10 +81,11 @@ def check_file(path: str, text: str) -> None:
         raise OutOfDate(f"{path} is not what the cache says now", hint=hint)
 
 
-def _listing(shapes: Sequence[Problem], known: dict[Problem, list[Entry]], what: str) -> str:
+def _listing(shapes: Sequence[Problem], known: dict[Problem, list[Entry]], total: int, what: str) -> str:
     """How many and which, each with what there is of it."""
     labels = [f"{problem.label}{_state(known[problem])}" for problem in shapes]
-    return "\n".join([f"{len(shapes)} {what}", *listed(labels)])
+    said = f"{part(len(shapes), total, 'shape', 'has', 'have')} {what}"
+    return "\n".join([said, *listed(labels)])
 
 
 def _state(known: Sequence[Entry]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kt.cli.outcome import note
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,9 +45,8 @@ class FormsCompiled:
         stores = len({form.align_c for form in kernel.forms})
         rows = "rows of C aligned to 16 bytes or less" if stores > 1 else "rows of C aligned to 16 bytes"
         registers = self.binary(kernel).registers.get("kt_gemm", 0)
-        return (
-            f"serves {layouts}, {rows}; {registers} registers and no spills; its times are those of kernels of one form"
-        )
+        taken = f"{plural(registers, 'register')} and no spills"
+        return f"serves {layouts}, {rows}; {taken}; its times are those of kernels of one form"
 
     def _compiled(self, kernel: Kernel) -> Binary:
         from kt.tuner.compile_pool import CompilePool

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kt.cli.export_forms import FormsCompiled, job_of
 from kt.cli.outcome import note
 from kt.errors import CompilerUnavailable, OptionError
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -154,7 +155,7 @@ def _tell(found: Portfolio, made: Making, compiled: FormsCompiled) -> None:
         note(f"{one.winner.key.problem.label}{where(one.winner)}: {by}, {loss}")
     for code, kernel in {one.kernel.code: one.kernel for one in found.known if one.kernel.forms}.items():
         note(f"kernel {numbers[code]} {compiled.told(kernel)}")
-    note(f"{found.kernels} kernels in place of {found.before}: {_losses(found, where)}")
+    note(f"{plural(found.kernels, 'kernel')} in place of {found.before}: {_losses(found, where)}")
     _tell_size(found, made)
 
 

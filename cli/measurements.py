@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kt.errors import NoUsableGpu
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +43,7 @@ def searches(
         tried = current.of(best.key, device, stored)
         outdated = len(stored) - len(tried)
         if outdated:
-            tell(f"left out: {outdated} measurements of {label}: not of a kernel of today")
+            tell(f"left out: {plural(outdated, 'measurement')} of {label}: not of a kernel of today")
         found.append((best.key, tried))
     return found
 

@@ -11,6 +11,7 @@ from kt.cli import options
 from kt.cli.listing import listed_by_cause
 from kt.cli.outcome import note, teller
 from kt.errors import CacheError, NoValidConfiguration
+from kt.wording import part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,17 +140,18 @@ def _raise_failures(planned: Plan, compiled: CompiledPlan | None) -> None:
         raise error
     causes |= {problem: error.message for problem, error in errors.items()}
     if causes:
-        lines = [f"{len(causes)} of {len(planned.shapes)} shapes have no valid configuration"]
+        lines = [f"{part(len(causes), len(planned.shapes), 'shape', 'has', 'have')} no valid configuration"]
         lines += listed_by_cause((problem.label, cause) for problem, cause in causes.items())
         raise NoValidConfiguration("\n".join(lines))
 
 
 def _stand_ins(spaces: Sequence[SearchSpace], dtype: str | None) -> list[Problem]:
+    from kt.cli.inputs import read_dtype
     from kt.problems import Problem
-    from kt.problems.dtype_names import check_dtype
 
     served = dict.fromkeys(name for space in spaces for name in space.dtypes)
-    wanted = [check_dtype(dtype)] if dtype else list(served)
+    asked = read_dtype(dtype)
+    wanted = list(served) if asked is None else [asked]
     return [Problem(STANDARD, STANDARD, STANDARD, name) for name in wanted]
 
 

@@ -13,6 +13,7 @@ from kt.cli.given import tune_command
 from kt.cli.listing import listed
 from kt.cli.outcome import note, teller
 from kt.errors import InputError, KtError, OptionError, OutOfDate, ShapesMissing
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -110,7 +111,7 @@ def _one(selection: Selection, asked: str, tune: str) -> Entry:
     if chosen:
         names = told_apart(entry.best.key.device for entry in chosen)
         labels = [f"{entry.best.key.problem.label} on {names[entry.best.key.device]}" for entry in chosen]
-        text = "\n".join([f"{asked} is the name of {len(chosen)} winners", *listed(labels, LISTED)])
+        text = "\n".join([f"{asked} is the name of {plural(len(chosen), 'winner')}", *listed(labels, LISTED)])
         raise InputError(text, hint="add words of the one that is meant, or --device")
     states = {entry.state: entry for entry in selection.passed_over}
     if "stale" in states:

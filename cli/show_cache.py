@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kt.cli import options
-from kt.cli.figures import plural
 from kt.cli.given import tune_command
 from kt.cli.outcome import note, teller
 from kt.errors import KtError, NoUsableGpu, ShapesMissing
+from kt.wording import part, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,7 +187,8 @@ def _lacking_error(lacking: Sequence[Missing], total: int, device: DeviceIdentit
     if predicted:
         hint += "; `kt export --predicted` takes what the model ranked, too"
     return ShapesMissing(
-        f"{len(lacking)} of {total} shapes have no measured winner of a finished search{predicted}{unfinished}",
+        f"{part(len(lacking), total, 'shape', 'has', 'have')} no measured winner of a finished search"
+        f"{predicted}{unfinished}",
         hint=hint,
     )
 

@@ -18,6 +18,7 @@ from kt.export.standards import add_standards
 from kt.problems.ranges import RangedShape
 from kt.search_spaces.slices import runtimes
 from kt.search_spaces.space import Config, SearchSpace
+from kt.wording import plural, verb
 
 __all__ = ["collect", "collect_few"]
 
@@ -72,7 +73,8 @@ def collect_few(
     known = _listed(chosen, [of_winner(best, spaces) for best in chosen], spaces)
     found = portfolio(known, _measured(known, searches), most=most, within=within, admits=admits)
     if most is not None and found.kernels > most and within is not None:
-        message = f"no {most} kernels serve every shape within {100 * within:.3g}% of its winner: {found.kernels} do"
+        serve = f"{plural(most, 'kernel')} {verb(most, 'serves', 'serve')}"
+        message = f"no {serve} every shape within {100 * within:.3g}% of its winner: {found.kernels} do"
         raise NoValidConfiguration(message, hint="allow more kernels, or a greater loss")
     result = _listed(found.winners(), [one.kernel for one in found.served], spaces)
     times = _measured(result, searches)

@@ -19,6 +19,7 @@ from kt.search_spaces.launch import resolve
 from kt.tuner.launched import launched_digest
 from kt.tuner.messages import Candidate
 from kt.tuner.pruning import prune, resources
+from kt.wording import part, plural
 
 if TYPE_CHECKING:
     from kt.cache.records import CacheKey, Measurement
@@ -258,7 +259,7 @@ class ShapeRun:
             return ShapeFailed(self._why_none())
         total = len(self.candidates)
         return ShapeFailed(
-            f"the budget ended with {left} of {total} candidates not tried: {self._why_none()}", untuned=True
+            f"the budget ended with {part(left, total, 'candidate')} not tried: {self._why_none()}", untuned=True
         )
 
     def _why_none(self) -> str:
@@ -269,6 +270,7 @@ class ShapeRun:
         tail = f"; for example: {example}" if example else ""
         count = statuses.get("wrong_result", 0)
         if count > 1 and statuses.keys() - NEVER_RAN == {"wrong_result"}:  # that many are seldom wrong alike
-            return f"all {count} candidates that ran differ from the reference, so the reference is suspect{tail}"
+            ran = plural(count, "candidate")
+            return f"all {ran} that ran differ from the reference, so the reference is suspect{tail}"
         counted = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
-        return f"none of {len(self.trials)} candidates can be used: {counted or 'none was tried'}{tail}"
+        return f"none of {plural(len(self.trials), 'candidate')} can be used: {counted or 'none was tried'}{tail}"

@@ -506,7 +506,7 @@ def test_cache_merge_of_nothing_is_refused(kt: Command, tmp_path: Path) -> None:
 def test_cache_prune(kt: Command, own_environment: Path, fresh: Command) -> None:
     """What is stale goes, the rest stays; --dry-run only counts."""
     _fill(own_environment, fresh(512), fresh(256, sources={"simt": "old"}))
-    assert "1 winners" in kt("cache", "prune", "--stale", "--dry-run").out
+    assert "1 winner" in kt("cache", "prune", "--stale", "--dry-run").out
     assert len(kt("show-cache", "--json").json["entries"]) == 2
     assert kt("cache", "prune", "--stale", "--json").json["winners"] == 1
     assert [entry["problem"]["m"] for entry in kt("show-cache", "--json").json["entries"]] == [512]
@@ -515,7 +515,7 @@ def test_cache_prune(kt: Command, own_environment: Path, fresh: Command) -> None
 def test_a_dry_run_frees_nothing_and_says_nothing_of_it(kt: Command, own_environment: Path, fresh: Command) -> None:
     """How many bytes there are to gain is not known before."""
     _fill(own_environment, fresh(256, sources={"simt": "old"}))
-    assert kt("cache", "prune", "--stale", "--dry-run").out == "1 winners and 0 measurements would be removed\n"
+    assert kt("cache", "prune", "--stale", "--dry-run").out == "1 winner and 0 measurements would be removed\n"
 
 
 @pytest.mark.parametrize("option", ["--stale", "--failed", "--unreadable", "--damaged", "--cubins"])

@@ -60,10 +60,27 @@ def test_an_option_without_its_value_names_the_command_s_help(kt: Command) -> No
     assert "hint: `kt plan gemm --help` lists what there is" in outcome.err
 
 
-def test_a_number_of_kernels_is_asked_for_in_words(kt: Command) -> None:
+def test_a_number_is_asked_for_in_words_beside_what_was_given(kt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a variable above all, which was perhaps set somewhere else."""
     outcome = kt("export", "--header", "--max-kernels", "few")
     assert outcome.code == 2
-    assert "wanted is a whole number, 1 or more" in outcome.err
+    assert "'few' is not a whole number, 1 or more" in outcome.err
+    for value, shown in (("fast", "'fast'"), ("1.5", "'1.5'"), ("257", "257"), ("-1", "-1")):
+        monkeypatch.setenv("KT_JOBS", value)
+        assert f"kt: error: KT_JOBS: {shown} is not a whole number from 0 to 256\n" in kt("plan", "gemm").err
+
+
+@pytest.mark.parametrize(
+    "command", [("tune", "gemm"), ("plan", "gemm"), ("bench", "gemm"), ("show-cache",), ("export", "--json")]
+)
+def test_a_format_that_nobody_knows_is_told_of_its_option(kt: Command, shapes: Path, command: tuple[str, ...]) -> None:
+    """With those that there are, and the nearest; an empty one, as of a variable that is not set, is none."""
+    for given in ((), ("--shapes", shapes)) if command[0] not in ("tune", "bench") else (("--shapes", shapes),):
+        outcome = kt(*command, *given, "--dtype", "fp23")
+        assert outcome.code == 2
+        assert outcome.err.startswith("kt: error: --dtype is 'fp23'; it must be one of fp32, tf32, fp64, ")
+        assert "hint: did you mean fp32?\n" in outcome.err
+        assert "--dtype is ''" in kt(*command, *given, "--dtype", "").err
 
 
 def test_quiet_and_verbose_together(kt: Command, shapes: Path, small_family: tuple[str, ...]) -> None:
@@ -95,7 +112,7 @@ def test_a_negative_seed_is_refused(kt: Command, shapes: Path) -> None:
     """--seed is 0 or more, as random number generators want it."""
     outcome = kt("tune", "gemm", "--device", "model:h200", "--shapes", shapes, "--seed", "-1")
     assert outcome.code == 2
-    assert "invalid value for '--seed': wanted is a whole number, 0 or more" in outcome.err
+    assert "invalid value for '--seed': -1 is not a whole number, 0 or more" in outcome.err
 
 
 def test_help_speaks_of_values_in_words(kt: Command) -> None:

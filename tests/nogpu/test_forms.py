@@ -173,5 +173,5 @@ def test_the_command_compiles_them_and_says_that_they_are_predicted(
     assert outcome.code == 0, outcome.err
     assert "kernel 1 serves nn, nt, tn, tt, rows of C aligned to 16 bytes or less; " in outcome.err
     assert "measured of a kernel of that layout alone" in outcome.err
-    assert "1 kernels in place of 5" in outcome.err
+    assert "1 kernel in place of 5" in outcome.err
     assert "measured of kernels for one layout each: they are predicted" in header.read_text()

@@ -306,7 +306,7 @@ def test_at_most_a_number() -> None:
     _, one = collect_few(listed, SPACES, searches, most=1)
     assert one.kernels == 1
     assert one.mean_loss == pytest.approx((1.02 * 1.1) ** (1 / 3) - 1)
-    with pytest.raises(NoValidConfiguration, match="no 1 kernels"):
+    with pytest.raises(NoValidConfiguration, match="no 1 kernel"):
         collect_few(listed, SPACES, searches, most=1, within=0.03)
 
 
@@ -437,7 +437,7 @@ def test_the_command_tells_predictions_and_unknown_losses(kt: Command, own_envir
     assert sum("slower, predicted" in line for line in lines) == 2
     assert sum("kernel 1, " in line for line in lines) == 2
     assert sum("the generic kernel, unknown loss" in line for line in lines) == 1
-    assert "1 kernels in place of 2: 0.0% slower (geometric mean), at most 0.0%" in outcome.err
+    assert "1 kernel in place of 2: 0.0% slower (geometric mean), at most 0.0%" in outcome.err
     assert "; times: 2 predicted; shapes with the generic kernel, of unknown loss" in outcome.err
     assert "measured" not in outcome.err
 
@@ -456,7 +456,7 @@ def test_the_command_tells_what_few_kernels_lose(kt: Command, own_environment: P
     outcome = kt("export", "--header", "--max-kernels", "1", "-o", header)
     assert outcome.code == 0, outcome.err
     assert "fp32 nn 2048x2048x2048: kernel 1, 10.0% slower, measured" in outcome.err
-    assert "1 kernels in place of 2: 3.9% slower (geometric mean), at most 10.0%" in outcome.err
+    assert "1 kernel in place of 2: 3.9% slower (geometric mean), at most 10.0%" in outcome.err
     assert "expected" not in outcome.err
     assert "cache does not have all" in outcome.err
     with Store.open(own_environment) as store:

@@ -695,7 +695,7 @@ def test_failing_candidates_are_named_and_the_others_go_on(bench: Bench) -> None
         kinds = {
             (16, 16): WorkerDied("crashed", "an illegal memory access was encountered"),
             (16, 32): WorkerDied("timeout", "no answer within 6 s"),
-            (32, 16): Measurement("wrong_result", detail="1 of 262144 elements differ"),
+            (32, 16): Measurement("wrong_result", detail="1 of 262144 elements differs"),
             (16, 64): Measurement("launch_error", detail="too many resources requested"),
         }
         return kinds.get((values["tile_m"], values["tile_n"]), bowl(problem, values))
