@@ -140,7 +140,7 @@ def export(
     silent = quiet or check
     if header:
         name = "kt" if namespace is None else namespace
-        made = Making(spaces, folders, folder, quiet=silent)
+        made = Making(spaces, folders, folder, quiet=silent, check=check)
         text = _table_header(bests, name) if table_only else kernels_header(bests, name, made, elsewhere, few, ranged)
     else:
         text = _t4(tried, quiet=silent) if as_t4 else _table(bests, formats[0])

@@ -41,7 +41,7 @@ def counted_by_hand(path: Path) -> Iterator[str]:
         for before, number, after in zip(["", *parts], parts, parts[1:], strict=False):
             counts = number.startswith("{") and not LIMITS.match(number) and not before.endswith(" x ")
             if counts and COUNTED.match(after):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}: {number}{after}"
+                yield f"{path.relative_to(ROOT)}: {number}{after}"
 
 
 def text_of(part: ast.expr) -> str:
