@@ -82,7 +82,7 @@ def _gpu(text: str) -> Device:
 def _run(request: TuneRequest, cache_dir: Path | None, *, quiet: bool) -> BenchReport:
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
-    from kt.cli.cache_entries import say_warnings
+    from kt.cli.left_out import say_warnings
     from kt.tuner.bench import bench
     from kt.tuner.compilation import Compilation
     from kt.tuner.compile_pool import CompilePool
@@ -101,7 +101,7 @@ def _run(request: TuneRequest, cache_dir: Path | None, *, quiet: bool) -> BenchR
             return bench(request, store, worker, compilation, (lambda row: None) if quiet else _Lines())
         finally:
             compilation.close()
-            say_warnings(store, quiet=quiet)
+            say_warnings(store.warnings, quiet=quiet)
 
 
 class _Lines:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kt.cli.outcome import note
 from kt.errors import InputError, NoUsableGpu, OptionError
 from kt.wording import plural
 
@@ -30,7 +29,6 @@ __all__ = [
     "entry_filter",
     "judged_entries",
     "other_spaces",
-    "say_warnings",
     "selected_shapes",
 ]
 
@@ -200,12 +198,6 @@ def _problem_filter(dtype: str | None, layout: str | None) -> Callable[[Problem]
     if layout is not None and layout not in LAYOUTS:
         raise InputError(f"--layout {layout!r} is unknown", hint=f"use one of {', '.join(LAYOUTS)}")
     return lambda problem: wanted in (None, problem.dtype) and layout in (None, problem.layout)
-
-
-def say_warnings(store: Store, *, quiet: bool) -> None:
-    """Name what a command has passed over because it cannot be read or used."""
-    for warning in store.warnings if not quiet else ():
-        note(f"warning: {warning}")
 
 
 def check_family(family: str | None, known: Collection[str]) -> None:

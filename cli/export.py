@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +16,7 @@ from kt.wording import part, plural
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kt.cache.entries import Entry, Selection
+    from kt.cache.entries import Entry
     from kt.cache.records import BestConfig
     from kt.export.t4_results import Search
     from kt.problems import Problem
@@ -65,6 +64,7 @@ def export(
     depfile_target: options.DepfileTarget = None,
     cache_dir: options.CacheDir = None,
     quiet: options.Quiet = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name all that is left out, one by one.")] = False,
 ) -> None:
     """Write the winners as a table or a C++ header, or all that was tried for their shapes.
 
@@ -90,6 +90,7 @@ def export(
     from kt.cli.depfile import plan_depfile
     from kt.cli.export_check import check_file, check_shapes
     from kt.cli.export_kernels import Making, few_kernels, kernels_header
+    from kt.cli.left_out import say_passed_over, say_warnings
     from kt.cli.measurements import searches, winners_elsewhere
     from kt.cli.target import check_target, files_read
     from kt.export.write_file import write_if_changed
@@ -124,11 +125,12 @@ def export(
             found = entries_of(found, problems)
         selection = select(filter(keep, found), partial=not complete, predicted=predicted)
         bests = [entry.best for entry in selection.chosen]
-        tried = searches(store, bests, spaces, folders, teller(quiet=quiet)) if as_t4 else []
+        tried = searches(store, bests, spaces, folders, teller(quiet=quiet), verbose=verbose) if as_t4 else []
         elsewhere = winners_elsewhere(store, bests, spaces, folders) if header and not table_only else []
-        warnings = [str(warning) for warning in store.warnings]
-    if not quiet:
-        _say_passed_over(replace(selection, passed_over=[]) if check else selection, warnings)
+        warnings = store.warnings
+    if not (quiet or check):
+        say_passed_over(selection, verbose=verbose)
+    say_warnings(warnings, quiet=quiet, verbose=verbose)
     if check and problems is not None:
         check_shapes(problems, selection, tune_command(cache_dir, shapes, ranges, space, templates))
     if check and output is None:
@@ -165,23 +167,6 @@ def _check_formats(
         from kt.cli.export_check import check_asked
 
         check_asked(formats, output, with_shapes=with_shapes, with_depfile=depfile is not None)
-
-
-def _say_passed_over(selection: Selection, warnings: Sequence[str]) -> None:
-    """Nothing is left out in silence."""
-    from kt.cache.ranking import preference
-    from kt.devices.device import told_apart
-
-    names = told_apart(entry.best.key.device for entry in (*selection.chosen, *selection.passed_over))
-    for entry in selection.passed_over:
-        own = f"{entry.state} ({entry.reason})" if entry.reason else entry.state
-        taken, why = selection.preferred.get(entry.id), own
-        if taken is not None:
-            why = f"another winner of this shape is taken, because {preference(taken.best, entry.best)}"
-            why += f"; this one is {own}" if entry.reason or entry.state not in ("valid", taken.state) else ""
-        note(f"left out: {entry.best.key.problem.label} on {names[entry.best.key.device]}: {why}")
-    for warning in warnings:
-        note(f"warning: {warning}")
 
 
 def _way(passed_over: Sequence[Entry], *, as_t4: bool) -> str:

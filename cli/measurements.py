@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kt.cli.left_out import NAMED
+from kt.cli.listing import some
 from kt.errors import NoUsableGpu
 from kt.wording import plural
 
@@ -26,26 +28,40 @@ def searches(
     spaces: Mapping[str, SearchSpace],
     folders: tuple[Path, ...],
     tell: Callable[[str], None],
+    *,
+    verbose: bool = False,
 ) -> list[Search]:
-    """For each winner the measurements of its search; what is left out is told."""
+    """For each winner the measurements of its search; what is left out is told, with `verbose` each for itself."""
     from kt.cache.ranking import listing_order
     from kt.tuner.current_measurements import CurrentMeasurements
 
     current = CurrentMeasurements(spaces, folders)
     found: list[Search] = []
+    unknown: list[str] = []
+    outdated: dict[str, int] = {}
     for best in sorted(bests, key=listing_order):
         label = f"{best.key.problem.label} on {best.key.device.name}"
         device = device_of(best.key.device)
         if device is None:
-            tell(f"left out: measurements of {label}: kt does not know the limits of this GPU, so none can be judged")
+            unknown.append(label)
             continue
         stored = store.measurements(best.key)
         tried = current.of(best.key, device, stored)
-        outdated = len(stored) - len(tried)
-        if outdated:
-            tell(f"left out: {plural(outdated, 'measurement')} of {label}: not of a kernel of today")
+        if len(stored) > len(tried):
+            outdated[label] = outdated.get(label, 0) + len(stored) - len(tried)
         found.append((best.key, tried))
+    for labels in _lines(unknown, verbose=verbose):
+        named = some(labels, NAMED)
+        tell(f"left out: measurements of {named}: kt does not know the limits of this GPU, so none can be judged")
+    for labels in _lines(list(outdated), verbose=verbose):
+        count = plural(sum(outdated[label] for label in labels), "measurement")
+        tell(f"left out: {count} of {some(labels, NAMED)}: not of a kernel of today")
     return found
+
+
+def _lines(labels: Sequence[str], *, verbose: bool) -> list[list[str]]:
+    """Which are told of in one line."""
+    return [[label] for label in labels] if verbose else [list(labels)] if labels else []
 
 
 def winners_elsewhere(

@@ -103,12 +103,12 @@ def _with_cache(
     from kt.cache.connection import is_damage
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
-    from kt.cli.cache_entries import say_warnings
+    from kt.cli.left_out import say_warnings
 
     try:
         with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
             planned = planning(store)
-            say_warnings(store, quiet=quiet)
+            say_warnings(store.warnings, quiet=quiet)
             return planned, None
     except CacheError as error:
         if error.__cause__ is None or not is_damage(error.__cause__):

@@ -55,8 +55,8 @@ def repro(
         entry_filter,
         judged_entries,
         other_spaces,
-        say_warnings,
     )
+    from kt.cli.left_out import say_warnings
     from kt.cli.measurements import device_of
     from kt.export.repro import render_repro
 
@@ -68,7 +68,7 @@ def repro(
     keep = _named(shape, entry_filter(device=device_filter))
     with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
         found = [entry for entry in judged_entries(store, digests(spaces, folders), spaces, others) if keep(entry)]
-        say_warnings(store, quiet=quiet)
+        say_warnings(store.warnings, quiet=quiet)
     best = _one(
         select(found, predicted=predicted), " ".join(shape), tune_command(cache_dir, None, None, space, templates)
     ).best

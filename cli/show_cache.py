@@ -62,6 +62,7 @@ def show_cache(
         other_spaces,
         selected_shapes,
     )
+    from kt.cli.left_out import say_warnings
 
     inputs.check_ranges(ranges, shapes)
     problems = selected_shapes(shapes, dtype=dtype, layout=layout, ranges=ranges) if shapes else None
@@ -79,13 +80,14 @@ def show_cache(
             of_device = filter(entry_filter(device=device_filter), stored)
             lacking, device = _missing(store, problems, found or list(of_device), sources, others, device_filter)
             found = entries_of(found, problems)
-        warnings = [str(warning) for warning in store.warnings]
+        warnings = store.warnings
     if as_json:
-        _print_document(store.file, found, problems, lacking, warnings)
+        _print_document(store.file, found, problems, lacking, list(map(str, warnings)))
     else:
         _print_tables(found, lacking, verbose=verbose)
-    if not quiet:
-        _say(warnings, "" if found or lacking else _nothing(stored, store.file, by_device=device_filter is not None))
+    say_warnings(warnings, quiet=quiet, verbose=verbose)
+    if not (quiet or found or lacking):
+        note(_nothing(stored, store.file, by_device=device_filter is not None))
     if lacking:
         command = tune_command(cache_dir, shapes, ranges, space, templates)
         raise _lacking_error(lacking, len(problems or ()), device, command)
@@ -159,13 +161,6 @@ def _print_tables(found: Sequence[Entry], lacking: Sequence[Missing] | None, *, 
     ]
     if rows:
         print_table(("missing", "why"), rows, left=frozenset({"missing", "why"}))
-
-
-def _say(warnings: Sequence[str], text: str) -> None:
-    for warning in warnings:
-        note(f"warning: {warning}")
-    if text:
-        note(text)
 
 
 def _nothing(stored: Sequence[Entry], file: Path, *, by_device: bool) -> str:

@@ -58,6 +58,7 @@ def gemm(
     from kt.cache.store import Store
     from kt.cli import inputs
     from kt.cli.depfile import plan_depfile
+    from kt.cli.left_out import say_warnings
     from kt.cli.progress import progress as open_display
     from kt.cli.target import check_target, files_read
     from kt.devices.local import select_device
@@ -92,8 +93,7 @@ def gemm(
         open_display(progress, quiet=quiet, verbose=verbose) as display,
     ):
         result = tune(request, store, display)
-    for warning in store.warnings:
-        note(f"warning: {warning}")
+    say_warnings(store.warnings, quiet=quiet, verbose=verbose)
     unwritten = _write_table(result, output, dependencies)  # first: who reads what is printed may go away at any time
     _print(request, result, output=output, as_json=as_json, verbose=verbose)
     if not quiet:

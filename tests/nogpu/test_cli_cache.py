@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kt.cache.location import database_path
 from kt.cache.records import BestConfig
 from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources, current_spaces
@@ -431,6 +433,42 @@ def test_export_leaves_out_what_is_stale_and_says_so(kt: Command, own_environmen
     assert "1x512x512" in outcome.err
     predicted = kt("export", "--json", "--predicted")
     assert [row["problem"]["m"] for row in predicted.json["rows"]] == [1, 512]
+
+
+def test_many_that_are_left_out_for_one_reason_have_one_line(
+    kt: Command, own_environment: Path, fresh: Command
+) -> None:
+    """How many, why, and the first ones; --verbose names each. Other reasons and other GPUs have lines of their own."""
+    stale = [fresh(m, sources={"simt": "old"}) for m in range(1, 45)]
+    partial = [fresh(m, complete=False, tried=m) for m in (100, 200)]
+    _fill(own_environment, fresh(512), *stale, *partial, fresh(7, device=LESS, sources={"simt": "old"}))
+    said = kt("export", "--json", "--complete").err.splitlines()
+    assert said[1:] == [
+        f"kt: left out: 44 winners on {H200.label}: stale (template or space of simt changed): fp32 nn 1x512x512, "
+        "fp32 nn 2x512x512, fp32 nn 3x512x512 and 41 more; --verbose names all",
+        f"kt: left out: 2 winners on {H200.label}: partial: fp32 nn 100x512x512, fp32 nn 200x512x512",
+    ]
+    assert said[0].startswith(f"kt: left out: fp32 nn 7x512x512 on {LESS.label}: stale (")
+    verbose = kt("export", "--json", "--complete", "--verbose").err
+    assert len(verbose.splitlines()) == 47
+    assert f"kt: left out: fp32 nn 100x512x512 on {H200.label}: partial (100 of 92 tried)" in verbose
+
+
+def test_entries_that_cannot_be_read_for_one_reason_have_one_line(
+    kt: Command, own_environment: Path, fresh: Command
+) -> None:
+    """The first ones and how many more; --verbose, and the document, name each."""
+    _fill(own_environment, *(fresh(m) for m in range(1, 6)))
+    with sqlite3.connect(database_path(own_environment)) as database:
+        database.execute("UPDATE best SET record = '{}'")
+    database.close()
+    for command in (("show-cache",), ("export", "--json")):
+        warnings = [line for line in kt(*command).err.splitlines() if "warning: " in line]
+        assert len(warnings) == 1
+        assert "fp32 nn 3x512x512" in warnings[0]
+        assert " and 2 more: " in warnings[0]
+        assert kt(*command, "--verbose").err.count("kt: warning: ") == 5
+    assert len(kt("show-cache", "--json").json["warnings"]) == 5
 
 
 def test_export_of_shapes_is_all_or_nothing(
