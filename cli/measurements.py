@@ -69,8 +69,20 @@ def winners_elsewhere(
 ) -> list[Search]:
     """For each winner what was measured on its shape of the winners' kernels, whatever the run-time choices.
 
-    At the clock of its finals, which all finalists tell, those of other kernels too.
+    Of those that have won for the same number formats on the same GPU: what a header has of one format must not depend
+    on what is exported beside it, and `kt.gemm` reads one format at a time. At the clock of its finals, which all
+    finalists tell, those of other kernels too.
     """
+    groups: dict[tuple[object, ...], list[BestConfig]] = {}
+    for best in bests:
+        groups.setdefault((best.key.device, best.key.problem.formats), []).append(best)
+    return [one for group in groups.values() for one in _winners_elsewhere(store, group, spaces, folders)]
+
+
+def _winners_elsewhere(
+    store: Store, bests: Sequence[BestConfig], spaces: Mapping[str, SearchSpace], folders: tuple[Path, ...]
+) -> list[Search]:
+    """The same of winners of the same formats and GPU."""
     from kt.export.clocks import at_the_winners_clock
     from kt.tuner.current_measurements import CurrentMeasurements, kernel_of, of_kernels
 

@@ -207,6 +207,20 @@ def test_finalists_of_other_kernels_tell_the_clock_too(tmp_path: Path) -> None:
     assert {chosen: one.time_us for chosen, one in of_shape.items()} == {SMALL: pytest.approx(770.0)}
 
 
+def test_winners_of_other_formats_let_in_no_times(tmp_path: Path) -> None:
+    """What a header has of one format is the same, whatever is exported beside it."""
+    first, second = winner(SHAPES[0], SMALL, 20.0), winner(SHAPES[1], WIDE, 100.0)
+    doubles = winner(replace(SHAPES[0], dtype="fp64", accumulator="", out_dtype=""), config(tile_n=128), 50.0)
+    with Store.open(tmp_path) as store:
+        for chosen in (WIDE, doubles.config):
+            one = Measurement("ok", 30.0, samples=5)
+            store.put_measurement(first.key, chosen, digest(SHAPES[0], chosen), one)
+        alone = dict(winners_elsewhere(store, [first, second], SPACES, ()))
+        beside = dict(winners_elsewhere(store, [doubles, first, second], SPACES, ()))
+    assert alone[first.key].keys() == {WIDE}
+    assert beside == {**alone, doubles.key: {}}
+
+
 @pytest.mark.parametrize("screened_us", [5.0, 4000.0])
 def test_an_odd_screening_is_no_clock(screened_us: float) -> None:
     """Of a shape that has no other refined measurement: else every other time of it would be scaled a hundredfold."""
