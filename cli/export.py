@@ -88,7 +88,7 @@ def export(
         selected_shapes,
     )
     from kt.cli.depfile import plan_depfile
-    from kt.cli.export_check import check_file, check_shapes
+    from kt.cli.export_check import check_file, check_shapes, check_there
     from kt.cli.export_kernels import Making, few_kernels, kernels_header
     from kt.cli.left_out import say_passed_over, say_warnings
     from kt.cli.measurements import searches, winners_elsewhere
@@ -135,11 +135,14 @@ def export(
         check_shapes(problems, selection, tune_command(cache_dir, shapes, ranges, space, templates))
     if check and output is None:
         return
+    way = _way(selection.passed_over, as_t4=as_t4, predicted=predicted, complete=complete)
     if not bests and problems is None:
-        raise ShapesMissing("the cache has nothing to export", hint=_way(selection.passed_over, as_t4=as_t4))
+        raise ShapesMissing("the cache has nothing to export", hint=way)
     if problems is not None:
-        _require_all(problems, bests, _way(selection.passed_over, as_t4=as_t4))
+        _require_all(problems, bests, way)
     silent = quiet or check
+    if check and output is not None:
+        check_there(output)
     if header:
         name = "kt" if namespace is None else namespace
         made = Making(spaces, folders, folder, quiet=silent, check=check)
@@ -169,9 +172,12 @@ def _check_formats(
         check_asked(formats, output, with_shapes=with_shapes, with_depfile=depfile is not None)
 
 
-def _way(passed_over: Sequence[Entry], *, as_t4: bool) -> str:
+def _way(passed_over: Sequence[Entry], *, as_t4: bool, predicted: bool, complete: bool) -> str:
     """What to do about an export that lacks something."""
-    if any(entry.state == "predicted" for entry in passed_over):
+    unfinished = any(not entry.best.complete and entry.state in ("partial", "predicted") for entry in passed_over)
+    if complete and unfinished and (predicted or all(entry.state != "predicted" for entry in passed_over)):
+        return "without --complete, winners of searches that have not finished are taken, too"
+    if not predicted and any(entry.state == "predicted" for entry in passed_over):
         if as_t4:
             return "T4 has what ran, not what only the model ranked: --json --predicted has that"
         return "--predicted takes what only the model ranked, too"

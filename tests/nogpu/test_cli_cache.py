@@ -471,6 +471,17 @@ def test_entries_that_cannot_be_read_for_one_reason_have_one_line(
     assert len(kt("show-cache", "--json").json["warnings"]) == 5
 
 
+def test_the_hint_of_an_empty_export_is_a_way_out(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """Not an option that was given, or that would not help."""
+    _fill(own_environment, fresh(512, complete=False, predicted=True, method="model/1"))
+    assert "hint: --predicted takes" in kt("export", "--json").err
+    assert "hint: --predicted takes" in kt("export", "--json", "--complete").err
+    assert "hint: without --complete, " in kt("export", "--json", "--complete", "--predicted").err
+    _fill(own_environment, fresh(256, complete=False))
+    assert "hint: without --complete, " in kt("export", "--json", "--device", "h200", "--complete", "--predicted").err
+    assert kt("export", "--json", "--predicted").code == 0
+
+
 def test_export_of_shapes_is_all_or_nothing(
     kt: Command, own_environment: Path, fresh: Command, shapes: Path, tmp_path: Path
 ) -> None:
