@@ -99,9 +99,9 @@ def _read_ranges(texts: Sequence[str]) -> dict[str, Range]:
         try:
             name, one = read_range(text)
         except InputError as error:
-            raise OptionError("range", error.message, hint=error.hint) from error
+            raise OptionError("range", f"{text!r}: {error.message}", hint=error.hint) from error
         if name in found:
-            raise OptionError("range", f"{name} has two", hint="one range for a size")
+            raise OptionError("range", f"{text!r}: {name} has another range already", hint="give one for a size")
         found[name] = one
     return found
 

@@ -54,6 +54,39 @@ def test_one_space_alone_can_be_named(kt: Command, shapes: Path) -> None:
     assert "kt: error: --space is given twice" in outcome.err
 
 
+@pytest.mark.parametrize("option", ["--output", "--depfile"])
+def test_one_output_alone_can_be_named(kt: Command, tmp_path: Path, option: str) -> None:
+    """The first of two files would not have been written, without a word; -o is --output."""
+    short = "-o" if option == "--output" else option
+    outcome = kt("export", "--json", "-o", tmp_path / "t", short, tmp_path / "one", option, tmp_path / "two")
+    assert (outcome.code, list(tmp_path.glob("[ot]*"))) == (2, [])
+    assert f"kt: error: {option} is given twice" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("x=1:9",), "--range 'x=1:9': it is no range\nhint: m=1:4096, or"),
+        (("m=1:0",), "--range 'm=1:0': the range from 1 to 0 is empty\nhint: give the smaller one first"),
+        (("m=1:9:0",), "--range 'm=1:9:0': it has 0 buckets; there must be 1 to 256"),
+        (("m=1:9", "m=1:4"), "--range 'm=1:4': m has another range already\nhint: give one for a size"),
+    ],
+)
+def test_a_range_that_cannot_be_used_is_shown(kt: Command, shapes: Path, given: tuple[str, ...], said: str) -> None:
+    """With what is wrong with it, and what to write."""
+    options = [word for text in given for word in ("--range", text)]
+    outcome = kt("plan", "gemm", "--device", "model:h200", "--shapes", shapes, *options)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"kt: error: {said}")
+
+
+def test_a_shapes_file_in_the_place_of_a_space_is_told_by_its_key(kt: Command, shapes: Path) -> None:
+    """Not by what it lacks as a space."""
+    outcome = kt("plan", "gemm", "--device", "model:h200", "--space", shapes)
+    assert outcome.code == 2
+    assert "shapes.yaml:1:1: dtype is not a known key; did you mean dtypes?" in outcome.err
+
+
 def test_an_option_without_its_value_names_the_command_s_help(kt: Command) -> None:
     outcome = kt("plan", "gemm", "--range")
     assert outcome.code == 2
