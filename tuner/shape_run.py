@@ -242,6 +242,11 @@ class ShapeRun:
         timed = [trial for trial in self.trials.values() if trial.time_us is not None]
         return sorted(timed, key=lambda trial: (trial.time_us or 0.0, trial.number))
 
+    @property
+    def ended(self) -> int:
+        """How many candidates have an outcome; others wait for a compiler or the GPU, or did when the search was cut."""
+        return sum(trial.measurement is not None for trial in self.trials.values())
+
     def statuses(self) -> dict[str, int]:
         """How many candidates ended in which way."""
         return dict(Counter(trial.measurement.status for trial in self.trials.values() if trial.measurement))
@@ -254,7 +259,7 @@ class ShapeRun:
 
     def without_winner(self) -> ShapeFailed:
         """The failure of a shape of which nothing that was tried can be used; not its own if a budget left others."""
-        left = len(self.candidates) - len(self.trials)
+        left = len(self.candidates) - self.ended
         if not self.cut_short or not left or self.all_alike():
             return ShapeFailed(self._why_none())
         total = len(self.candidates)
@@ -273,4 +278,4 @@ class ShapeRun:
             ran = plural(count, "candidate")
             return f"all {ran} that ran differ from the reference, so the reference is suspect{tail}"
         counted = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
-        return f"none of {plural(len(self.trials), 'candidate')} can be used: {counted or 'none was tried'}{tail}"
+        return f"none of {plural(self.ended, 'candidate')} can be used: {counted or 'none was tried'}{tail}"

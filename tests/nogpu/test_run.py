@@ -1137,7 +1137,7 @@ def test_ctrl_c_keeps_what_was_measured(bench: Bench) -> None:
     assert bench.pool.closed
     assert winner(result.shapes[0]).complete
     assert not winner(result.shapes[1]).complete
-    assert winner(result.shapes[1]).tried >= 6
+    assert winner(result.shapes[1]).tried == sum(result.shapes[1].statuses.values()) >= 6
     assert result.shapes[1].untuned
     assert (result.shapes[2].best, result.shapes[2].failure, result.shapes[2].untuned) == (None, "interrupted", True)
     assert bench.stored(TALL) is None
@@ -1280,7 +1280,8 @@ def test_an_interrupt_keeps_what_was_ranked(bench: Bench) -> None:
     result = bench.tune(SQUARE, TALL, device=device)
     assert result.interrupted
     best = winner(result.shapes[0])
-    assert (best.measurement.predicted, best.complete, best.tried > 3) == (True, False, True)
+    assert (best.measurement.predicted, best.complete) == (True, False)
+    assert best.tried == 3, "what still waited for a compiler was not tried"
     assert result.shapes[0].statuses == {"ok": 3}
     assert (result.shapes[1].best, result.shapes[1].failure, result.shapes[1].untuned) == (None, "interrupted", True)
     bench.again()
