@@ -244,7 +244,7 @@ class ShapeRun:
 
     @property
     def ended(self) -> int:
-        """How many candidates have an outcome; others wait for a compiler or the GPU, or did when the search was cut."""
+        """How many candidates have an outcome; others wait for a compiler or the GPU, or did when a search was cut."""
         return sum(trial.measurement is not None for trial in self.trials.values())
 
     def statuses(self) -> dict[str, int]:
