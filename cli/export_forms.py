@@ -86,8 +86,7 @@ class FormsKnown:
         raise OutOfDate(
             f"it cannot be told what the header would be: {plural(count, 'kernel')} of several forms that it may have "
             f"{verb(count, 'was', 'were')} not compiled yet by {' or '.join(self._compilers)}, and may spill",
-            hint="the same command without --check, where NVRTC is, compiles what it takes, and writes the header if "
-            "it is another",
+            hint="the same command without --check compiles it, where NVRTC is and the cache can be written",
         )
 
     def _known(self, kernel: Kernel, source: Source) -> Binary | None:
