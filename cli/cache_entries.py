@@ -181,8 +181,9 @@ def selected_shapes(
     if not kept:
         asked = " and ".join(f"{name} {value}" for name, value in (("dtype", dtype), ("layout", layout)) if value)
         files = ", ".join("<stdin>" if str(path) == "-" else str(path) for path in paths)
+        none = f"none of the {plural(len(problems), 'shape')}" if len(problems) > 1 else "no shape"
         raise InputError(
-            f"none of the {plural(len(problems), 'shape')} of {files} has {asked}",
+            f"{none} of {files} has {asked}",
             hint="here, options only select among what a file says; shapes tuned with `kt tune --dtype` are "
             "found without --shapes, or by a file that says so",
         )

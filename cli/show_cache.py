@@ -170,7 +170,10 @@ def _nothing(stored: Sequence[Entry], file: Path, *, by_device: bool) -> str:
     if not stored:
         return f"no results in {file}"
     names = told_apart(entry.best.key.device for entry in stored)
-    there = f"; they are of {', '.join(dict.fromkeys(names.values()))}" if by_device else ""
+    devices, alone = ", ".join(dict.fromkeys(names.values())), len(stored) == 1
+    there = f"; {'it is' if alone else 'they are'} of {devices}" if by_device else ""
+    if alone:
+        return f"the only result in {file} does not match{there}"
     return f"none of the {plural(len(stored), 'result')} in {file} match{there}"
 
 

@@ -276,6 +276,17 @@ def test_filters_that_fit_nothing_are_not_an_empty_cache(kt: Command, own_enviro
     assert kt("show-cache", "--device", "A100").err.endswith("match; they are of NVIDIA H200\n")
 
 
+def test_a_single_result_that_does_not_fit_is_one(
+    kt: Command, own_environment: Path, fresh: Command, tmp_path: Path
+) -> None:
+    """Neither "none of the 1 result", nor of the 1 shape."""
+    _fill(own_environment, fresh(512))
+    assert "the only result in " in kt("show-cache", "--device", "A100").err
+    file = tmp_path / "one.yaml"
+    file.write_text("shapes: [{m: 512, n: 512, k: 512}]\n")
+    assert f"no shape of {file} has dtype fp64" in kt("show-cache", "--shapes", file, "--dtype", "fp64").err
+
+
 def test_what_is_only_predicted_elsewhere_is_not_called_tuned(
     kt: Command, own_environment: Path, fresh: Command, shapes: Path
 ) -> None:
