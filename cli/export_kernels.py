@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kt.cli.export_forms import FormsCompiled, FormsKnown, compilers_of, digest_of
 from kt.cli.outcome import note, teller
@@ -95,44 +95,38 @@ def kernels_header(
     from kt.export.collect import collect
     from kt.export.kernel_header import kernel_header
 
-    if few is None:
-        known = collect(bests, made.spaces, searches, ranged)
-    else:
-        with _forms(bests, made) or nullcontext() as forms:
-            known, found = _few(bests, made, searches, few, ranged, forms)
-            if not made.quiet:
-                _tell(found, made, forms)
+    known = collect(bests, made.spaces, searches, ranged) if few is None else _few(bests, made, searches, few, ranged)
     if not made.quiet:
         tell_buckets(known)
     return kernel_header(known, template_dirs=made.template_dirs, namespace=namespace)
 
 
 def _few(
-    bests: Sequence[BestConfig],
-    made: Making,
-    searches: Sequence[Search],
-    few: Few,
-    ranged: Sequence[RangedShape],
-    forms: FormsKnown | None,
-) -> tuple[Contents, Portfolio]:
+    bests: Sequence[BestConfig], made: Making, searches: Sequence[Search], few: Few, ranged: Sequence[RangedShape]
+) -> Contents:
+    """With few kernels; of several forms there are none without a compiler that fits, which is told."""
     from kt.export.collect import collect_few
 
-    asked: dict[str, Any] = {"most": few.most, "within": few.within, "admits": forms}
-    if forms is not None:
-        asked["expect"] = forms.expect
-    return collect_few(bests, made.spaces, searches, ranged, **asked)
+    choose = partial(collect_few, bests, made.spaces, searches, ranged, most=few.most, within=few.within)
+    tell = teller(quiet=made.quiet)
+    try:
+        with _forms(bests, made) as forms:
+            known, found = choose(admits=forms, expect=forms.expect)
+            several = {one.kernel.code: forms.told(one.kernel) for one in found.known if one.kernel.forms}
+    except CompilerUnavailable as error:
+        tell(f"each kernel has one layout, for those of several are compiled first: {error}")
+        known, found = choose()
+        several = {}
+    if not made.quiet:
+        _tell(found, made, several)
+    return known
 
 
-def _forms(bests: Sequence[BestConfig], made: Making) -> FormsKnown | None:
-    """What tells whether kernels of several forms may be taken; without a compiler there are none, which is told."""
+def _forms(bests: Sequence[BestConfig], made: Making) -> FormsKnown:
+    """What tells whether kernels of several forms may be taken."""
     if made.check:
         return FormsKnown(made.template_dirs, made.cache_dir, compilers_of(bests))
-    try:
-        return FormsCompiled(made.template_dirs, made.cache_dir, tell=teller(quiet=made.quiet))
-    except CompilerUnavailable as error:
-        if not made.quiet:
-            note(f"each kernel has one layout, for those of several are compiled first: {error}")
-        return None
+    return FormsCompiled(made.template_dirs, made.cache_dir, tell=teller(quiet=made.quiet))
 
 
 def tell_buckets(known: Contents) -> None:
@@ -163,17 +157,17 @@ def _where(winners: Sequence[BestConfig]) -> Callable[[BestConfig], str]:
     return lambda best: f" on {names[best.key.device]}" if len(names) > 1 else ""
 
 
-def _tell(found: Portfolio, made: Making, forms: FormsKnown | None) -> None:
-    """Each shape with what serves it, then all together."""
+def _tell(found: Portfolio, made: Making, several: Mapping[tuple[object, ...], str]) -> None:
+    """Each shape with what serves it, then kernels of several forms, of which `several` says what each is, then all
+    together."""
     where = _where([one.winner for one in found.served])
     numbers = {one: number for number, one in enumerate(dict.fromkeys(one.kernel.code for one in found.known), 1)}
     for one in found.served:
         by = "the generic kernel" if one.generic else f"kernel {numbers[one.kernel.code]}"
         loss = "unknown loss" if one.generic else f"{one.loss:.1%} slower, {_SOURCES[one.source]}"
         note(f"{one.winner.key.problem.label}{where(one.winner)}: {by}, {loss}")
-    for code, kernel in {one.kernel.code: one.kernel for one in found.known if one.kernel.forms}.items():
-        if forms is not None:
-            note(f"kernel {numbers[code]} {forms.told(kernel)}")
+    for code, text in several.items():
+        note(f"kernel {numbers[code]} {text}")
     note(f"{plural(found.kernels, 'kernel')} in place of {found.before}: {_losses(found, where)}")
     _tell_size(found, made)
 

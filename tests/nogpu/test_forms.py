@@ -224,7 +224,8 @@ def test_the_command_compiles_them_and_says_that_they_are_predicted(
 def check_without_compiling(kt: Command, cache: Path, header: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check says the same with NVRTC and without, by what the export has left in the cache, and writes nothing; if
     the cache does not have it, the check says that it cannot tell."""
-    arguments = ("export", "--header", "--max-kernels", "1", "-o", header, "--check")
+    export = ("export", "--header", "--max-kernels", "1", "-o", header)
+    arguments = (*export, "--check")
     before = state(cache)
     assert (kt(*arguments).code, state(cache)) == (0, before)
     with monkeypatch.context() as patched:
@@ -236,10 +237,21 @@ def check_without_compiling(kt: Command, cache: Path, header: Path, monkeypatch:
     assert "it cannot be told what the header would be: 1 kernel of several forms that it may have" in without.err
     assert len(without.err.splitlines()) == 2
     assert (kt(*arguments).err, (cache / "cubin").exists()) == (without.err, False)
+    for place, failing in (("toolchain", no_toolchain), ("compile_job", no_job)):  # no NVRTC, and none that fits
+        with monkeypatch.context() as patched:
+            patched.setattr(f"kt.tuner.toolchain.{place}", failing)
+            outcome = kt(*export)
+        assert outcome.code == 0
+        assert outcome.err.count("each kernel has one layout, for those of several are compiled first: ") == 1
+        assert "measured of kernels for one layout each" not in header.read_text()
 
 
 def no_toolchain() -> Toolchain:
     raise CompilerUnavailable("NVRTC, CUDA's run-time compiler, was not found")
+
+
+def no_job(*_: object) -> CompileJob:
+    raise CompilerUnavailable("NVRTC 12.0 supports sm_50 to sm_89; the device is sm_90a")
 
 
 def state(folder: Path) -> dict[Path, int]:
