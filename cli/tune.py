@@ -93,7 +93,7 @@ def gemm(
         open_display(progress, quiet=quiet, verbose=verbose) as display,
     ):
         result = tune(request, store, display)
-    say_warnings(store.warnings, quiet=quiet, verbose=verbose)
+    say_warnings(store.warnings, quiet=False, verbose=verbose)  # quiet or not: results may be lost
     unwritten = _write_table(result, output, dependencies)  # first: who reads what is printed may go away at any time
     _print(request, result, output=output, as_json=as_json, verbose=verbose)
     if not quiet:
