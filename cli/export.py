@@ -137,7 +137,7 @@ def export(
         return
     way = _way(selection.passed_over, as_t4=as_t4, predicted=predicted, complete=complete)
     if not bests and problems is None:
-        raise ShapesMissing("the cache has nothing to export", hint=way)
+        raise ShapesMissing(f"the cache has nothing to export{_filtered(dtype, device_filter)}", hint=way)
     if problems is not None:
         _require_all(problems, bests, way)
     silent = quiet or check
@@ -170,6 +170,12 @@ def _check_formats(
         from kt.cli.export_check import check_asked
 
         check_asked(formats, output, with_shapes=with_shapes, with_depfile=depfile is not None)
+
+
+def _filtered(dtype: str | None, device: str | None) -> str:
+    """Of what there is nothing, if not everything was asked for."""
+    given = [f"{name} {value}" for name, value in (("--dtype", dtype), ("--device", device)) if value is not None]
+    return f" for {' and '.join(given)}" if given else ""
 
 
 def _way(passed_over: Sequence[Entry], *, as_t4: bool, predicted: bool, complete: bool) -> str:

@@ -491,6 +491,8 @@ def test_the_hint_of_an_empty_export_is_a_way_out(kt: Command, own_environment: 
     _fill(own_environment, fresh(256, complete=False))
     assert "hint: without --complete, " in kt("export", "--json", "--device", "h200", "--complete", "--predicted").err
     assert kt("export", "--json", "--predicted").code == 0
+    filtered = kt("export", "--json", "--predicted", "--dtype", "fp64", "--device", "h200").err
+    assert "the cache has nothing to export for --dtype fp64 and --device h200\n" in filtered
 
 
 def test_export_of_shapes_is_all_or_nothing(
