@@ -82,8 +82,9 @@ class Headers:
         searches = measured(options.cache, winners, spaces) if options.cache else []
         self.everything = self.contents = collect(winners, spaces, searches)
         if options.max_kernels:
-            compiled = FormsCompiled((), Path(tempfile.mkdtemp()))
-            self.contents, few = collect_few(winners, spaces, searches, most=options.max_kernels, admits=compiled)
+            with FormsCompiled((), Path(tempfile.mkdtemp())) as compiled:
+                asked = {"admits": compiled, "expect": compiled.expect}
+                self.contents, few = collect_few(winners, spaces, searches, most=options.max_kernels, **asked)
             print(
                 f"{few.kernels} of {few.before} kernels: {few.mean_loss:.3f} slower, as reckoned, on {len(few.known)}"
             )

@@ -18,6 +18,8 @@ from typing import Any
 
 import yaml
 
+from kt.wording import plural, verb
+
 LOSS = 0.97  # below it a shape counts as lost; between this and 1 it is within what two runs differ by
 BENCH = Path(__file__).with_name("bench.yaml")
 
@@ -71,7 +73,9 @@ def read_suite(path: Path) -> Suite:
     shapes: list[dict[str, Any]] = document["bench"]["shapes"]
     missing = [shape["problem"] for shape in shapes if shape["failure"]]
     if missing:
-        raise ValueError(f"{path}: {len(missing)} shapes have no time, {missing[0]} first")
+        raise ValueError(
+            f"{path}: {plural(len(missing), 'shape')} {verb(len(missing), 'has', 'have')} no time, {missing[0]} first"
+        )
     return Suite(
         document["dtype"], document["commit"][:7], document["device"], document["driver"],
         document["tune_seconds"] + sum(document.get("further_seconds", ())), tuple(_row(shape) for shape in shapes),

@@ -22,7 +22,8 @@ def cache_dir(flag: Path | None = None) -> Path:
     try:
         return Path(chosen).expanduser().absolute() if chosen else _user_cache_dir()
     except (RuntimeError, OSError) as error:
-        raise CacheError(f"the cache folder cannot be found: {error}", hint=ELSEWHERE) from error
+        reason = getattr(error, "strerror", None) or error
+        raise CacheError(f"the cache folder {chosen} cannot be found: {reason}", hint=ELSEWHERE) from error
 
 
 def _user_cache_dir() -> Path:

@@ -22,6 +22,7 @@ from kt.cache.schema import MEASUREMENT_COLUMNS
 from kt.cache.store import PUT_MEASUREMENT, Store
 from kt.cache.waiting import Tell, silent
 from kt.errors import CacheError, InputError
+from kt.wording import plural, verb
 
 __all__ = ["Conflict", "MergeReport", "Source", "foresee", "merge", "of_winners", "read_sources"]
 
@@ -122,8 +123,9 @@ def _readable_measurements(store: Store) -> list[tuple[CacheKey, _Rows]]:
         rows = store.read(f"SELECT {_COLUMNS} FROM measurements WHERE key_id = ?", (key_id,))
         readable = [row for row in rows if decode_measurement_row(row[2:]) is not None]
         if len(readable) < len(rows):
-            subject = f"{len(rows) - len(readable)} measurements of {key.problem.label} on {key.device.name}"
-            store.warn(CacheWarning(subject, "were left out: unknown status or time"))
+            lost = len(rows) - len(readable)
+            subject = f"{plural(lost, 'measurement')} of {key.problem.label} on {key.device.name}"
+            store.warn(CacheWarning(subject, f"{verb(lost, 'was', 'were')} left out: unknown status or time"))
         found.append((key, readable))
     return found
 

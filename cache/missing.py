@@ -11,6 +11,7 @@ from kt.cache.store import Store
 from kt.cache.validity import OtherSpaces, serves
 from kt.devices.device import DeviceIdentity
 from kt.problems import Problem
+from kt.wording import plural
 
 __all__ = [
     "NEVER",
@@ -104,7 +105,7 @@ def differences(other: DeviceIdentity, device: DeviceIdentity) -> str:
     if other.name != device.name:
         parts.append(f"name is not {device.name!r}")
     if other.sm_count != device.sm_count:
-        parts.append(f"{other.sm_count} SMs instead of {device.sm_count}")
+        parts.append(f"{plural(other.sm_count, 'SM')} instead of {device.sm_count}")
     if other.memory_gib != device.memory_gib:
         parts.append(f"{other.memory_gib} GiB instead of {device.memory_gib}")
     if other.compute_capability != device.compute_capability:

@@ -25,6 +25,7 @@ from kt.cache.schema import MEASUREMENT_COLUMNS, IncompleteFile
 from kt.cache.validity import serves, unfit
 from kt.cache.waiting import Tell, silent
 from kt.search_spaces.space import Config, SearchSpace
+from kt.wording import plural, verb
 
 __all__ = ["PUT_BEST", "PUT_MEASUREMENT", "Store"]
 
@@ -74,8 +75,10 @@ class Store(OpenFile):
         decoded = {(config, source): decode_measurement_row(values) for config, source, *values in rows}
         found = {name: measurement for name, measurement in decoded.items() if measurement is not None}
         if len(found) < len(decoded):
-            subject = f"{len(decoded) - len(found)} measurements of {key.problem.label} on {key.device.name}"
-            self.warn(CacheWarning(subject, "cannot be used: unknown status or time; they are made again"))
+            lost = len(decoded) - len(found)
+            subject = f"{plural(lost, 'measurement')} of {key.problem.label} on {key.device.name}"
+            made = verb(lost, "it is", "they are")
+            self.warn(CacheWarning(subject, f"cannot be used: unknown status or time; {made} made again"))
         return found
 
     # Winners

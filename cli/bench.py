@@ -9,6 +9,7 @@ from kt.cli import options
 from kt.cli.figures import time_text
 from kt.cli.outcome import note, teller
 from kt.errors import NoUsableGpu, NoValidConfiguration, ShapesMissing
+from kt.wording import part
 
 if TYPE_CHECKING:
     from kt.devices.device import Device
@@ -81,7 +82,7 @@ def _gpu(text: str) -> Device:
 def _run(request: TuneRequest, cache_dir: Path | None, *, quiet: bool) -> BenchReport:
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
-    from kt.cli.cache_entries import say_warnings
+    from kt.cli.left_out import say_warnings
     from kt.tuner.bench import bench
     from kt.tuner.compilation import Compilation
     from kt.tuner.compile_pool import CompilePool
@@ -100,7 +101,7 @@ def _run(request: TuneRequest, cache_dir: Path | None, *, quiet: bool) -> BenchR
             return bench(request, store, worker, compilation, (lambda row: None) if quiet else _Lines())
         finally:
             compilation.close()
-            say_warnings(store, quiet=quiet)
+            say_warnings(store.warnings, quiet=quiet)
 
 
 class _Lines:
@@ -186,7 +187,7 @@ def _finish(report: BenchReport, output: str | None) -> None:
         return
     if output is not None:
         note(f"{unwritten(output)}: some shapes have no time")
-    lines = [f"{len(report.failures)} of {len(report.rows)} shapes were not timed"]
+    lines = [f"{part(len(report.failures), len(report.rows), 'shape', 'was', 'were')} not timed"]
     lines += [f"  {row.problem.label}: {row.failure}" for row in report.failures]
     untuned = all(row.untuned for row in report.failures)
     kind = ShapesMissing if untuned else NoValidConfiguration

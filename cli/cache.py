@@ -11,6 +11,7 @@ import typer
 from kt.cli import options
 from kt.cli.outcome import note, teller
 from kt.cli.printable import printable
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -74,7 +75,8 @@ def merge(
         counts = {"winners": report.winners, "same": report.same, "measurements": report.measurements}
         print_json({"schema": "kt.cache-merge/1", **counts, "conflicts": conflicts, "warnings": warnings})
     elif not quiet:
-        print(f"{report.winners} new winners, {report.same} already here, {report.measurements} measurements")
+        winners, measurements = plural(report.winners, "new winner"), plural(report.measurements, "measurement")
+        print(f"{winners}, {report.same} already here, {measurements}")
         for text in conflicts:
             print(printable(text))
     for text in warnings:
@@ -152,9 +154,9 @@ def _prune_by(rule: PruneRule, folder: Path, tell: Tell, *, dry_run: bool) -> di
         warnings = [str(warning) for warning in store.warnings]
     for warning in warnings:
         tell(f"warning: {warning}")
-    of_what = "predictions" if rule.predicted else "measurements"
-    what = f"{report.winners} winners and {report.measurements} {of_what}"
-    text = f"{what} would be removed" if dry_run else f"{what} removed, {report.freed_bytes} bytes freed"
+    of_what = "prediction" if rule.predicted else "measurement"
+    what = f"{plural(report.winners, 'winner')} and {plural(report.measurements, of_what)}"
+    text = f"{what} would be removed" if dry_run else f"{what} removed, {plural(report.freed_bytes, 'byte')} freed"
     return {"text": text, "dry_run": dry_run, **vars(report), "warnings": warnings}
 
 
@@ -192,7 +194,8 @@ def _prune_unreadable(
             store.expect(spaces, sources)
             found = prune_unreadable(store, dry_run=dry_run)
     removed = [str(warning) for warning in found.winners]
-    what = f"{len(removed)} winners and {found.measurements} measurements {'would be ' if dry_run else ''}removed"
+    what = f"{plural(len(removed), 'winner')} and {plural(found.measurements, 'measurement')}"
+    what += f" {'would be ' if dry_run else ''}removed"
     text = "\n".join([what, *removed])
     return {"text": text, "dry_run": dry_run, "removed": removed, "measurements": found.measurements}
 
@@ -214,7 +217,7 @@ def _prune_cubins(folder: Path) -> dict[str, object]:
     from kt.tuner.cubin_cache import CubinCache
 
     freed = CubinCache(folder).prune(0)
-    return {"text": f"{freed} bytes of compiled kernels removed", "freed_bytes": freed}
+    return {"text": f"{plural(freed, 'byte')} of compiled kernels removed", "freed_bytes": freed}
 
 
 def _report(document: dict[str, object], *, as_json: bool, quiet: bool) -> None:

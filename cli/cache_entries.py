@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kt.cli.outcome import note
 from kt.errors import InputError, NoUsableGpu, OptionError
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -29,7 +29,6 @@ __all__ = [
     "entry_filter",
     "judged_entries",
     "other_spaces",
-    "say_warnings",
     "selected_shapes",
 ]
 
@@ -182,8 +181,9 @@ def selected_shapes(
     if not kept:
         asked = " and ".join(f"{name} {value}" for name, value in (("dtype", dtype), ("layout", layout)) if value)
         files = ", ".join("<stdin>" if str(path) == "-" else str(path) for path in paths)
+        none = f"none of the {plural(len(problems), 'shape')}" if len(problems) > 1 else "no shape"
         raise InputError(
-            f"none of the {len(problems)} shapes of {files} has {asked}",
+            f"{none} of {files} has {asked}",
             hint="here, options only select among what a file says; shapes tuned with `kt tune --dtype` are "
             "found without --shapes, or by a file that says so",
         )
@@ -192,19 +192,13 @@ def selected_shapes(
 
 def _problem_filter(dtype: str | None, layout: str | None) -> Callable[[Problem], bool]:
     """Raises InputError if the format or the layout does not exist."""
+    from kt.cli.inputs import read_dtype
     from kt.problems import LAYOUTS
-    from kt.problems.dtype_names import check_dtype
 
-    wanted = check_dtype(dtype) if dtype else None
+    wanted = read_dtype(dtype)
     if layout is not None and layout not in LAYOUTS:
         raise InputError(f"--layout {layout!r} is unknown", hint=f"use one of {', '.join(LAYOUTS)}")
     return lambda problem: wanted in (None, problem.dtype) and layout in (None, problem.layout)
-
-
-def say_warnings(store: Store, *, quiet: bool) -> None:
-    """Name what a command has passed over because it cannot be read or used."""
-    for warning in store.warnings if not quiet else ():
-        note(f"warning: {warning}")
 
 
 def check_family(family: str | None, known: Collection[str]) -> None:

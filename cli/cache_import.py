@@ -10,6 +10,7 @@ from kt.cli import options
 from kt.cli.outcome import note, teller
 from kt.cli.printable import printable
 from kt.errors import InputError
+from kt.wording import plural, verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -114,10 +115,12 @@ def _report(
         print_json({"schema": SCHEMA, "dry_run": dry_run, **counts, "conflicts": conflicts, "warnings": list(warnings)})
     elif not quiet:
         would = "would be imported" if dry_run else "imported"
-        print(f"{report.winners} new winners {would}, {report.same} already here, {len(conflicts)} in conflict")
+        winners = plural(report.winners, "new winner")
+        print(f"{winners} {would}, {report.same} already here, {len(conflicts)} in conflict")
         for text in conflicts:
             print(printable(text))
     for text in warnings:
         note(f"warning: {text}")
     if stale and not quiet:
-        note(f"{stale} of them are of other sources or methods than today's: nothing uses them, as kt show-cache says")
+        those, used = (f"{stale} of them {verb(stale, 'is', 'are')}", verb(stale, "it", "them"))
+        note(f"{those} of other sources or methods than today's: nothing uses {used}, as kt show-cache says")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,11 +11,12 @@ from kt.cli.given import tune_command
 from kt.cli.listing import listed
 from kt.cli.outcome import note, teller
 from kt.errors import InputError, ShapesMissing
+from kt.wording import part, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kt.cache.entries import Entry, Selection
+    from kt.cache.entries import Entry
     from kt.cache.records import BestConfig
     from kt.export.t4_results import Search
     from kt.problems import Problem
@@ -64,6 +64,7 @@ def export(
     depfile_target: options.DepfileTarget = None,
     cache_dir: options.CacheDir = None,
     quiet: options.Quiet = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name all that is left out, one by one.")] = False,
 ) -> None:
     """Write the winners as a table or a C++ header, or all that was tried for their shapes.
 
@@ -87,8 +88,9 @@ def export(
         selected_shapes,
     )
     from kt.cli.depfile import plan_depfile
-    from kt.cli.export_check import check_file, check_shapes
+    from kt.cli.export_check import check_file, check_shapes, check_there
     from kt.cli.export_kernels import Making, few_kernels, kernels_header
+    from kt.cli.left_out import say_passed_over, say_warnings
     from kt.cli.measurements import searches, winners_elsewhere
     from kt.cli.target import check_target, files_read
     from kt.export.write_file import write_if_changed
@@ -123,23 +125,27 @@ def export(
             found = entries_of(found, problems)
         selection = select(filter(keep, found), partial=not complete, predicted=predicted)
         bests = [entry.best for entry in selection.chosen]
-        tried = searches(store, bests, spaces, folders, teller(quiet=quiet)) if as_t4 else []
+        tried = searches(store, bests, spaces, folders, teller(quiet=quiet), verbose=verbose) if as_t4 else []
         elsewhere = winners_elsewhere(store, bests, spaces, folders) if header and not table_only else []
-        warnings = [str(warning) for warning in store.warnings]
-    if not quiet:
-        _say_passed_over(replace(selection, passed_over=[]) if check else selection, warnings)
+        warnings = store.warnings
+    if not (quiet or check):
+        say_passed_over(selection, verbose=verbose)
+    say_warnings(warnings, quiet=quiet, verbose=verbose)
     if check and problems is not None:
         check_shapes(problems, selection, tune_command(cache_dir, shapes, ranges, space, templates))
     if check and output is None:
         return
+    way = _way(selection.passed_over, as_t4=as_t4, predicted=predicted, complete=complete)
     if not bests and problems is None:
-        raise ShapesMissing("the cache has nothing to export", hint=_way(selection.passed_over, as_t4=as_t4))
+        raise ShapesMissing(f"the cache has nothing to export{_filtered(dtype, device_filter)}", hint=way)
     if problems is not None:
-        _require_all(problems, bests, _way(selection.passed_over, as_t4=as_t4))
+        _require_all(problems, bests, way)
     silent = quiet or check
+    if check and output is not None:
+        check_there(output)
     if header:
         name = "kt" if namespace is None else namespace
-        made = Making(spaces, folders, folder, quiet=silent)
+        made = Making(spaces, folders, folder, quiet=silent, check=check)
         text = _table_header(bests, name) if table_only else kernels_header(bests, name, made, elsewhere, few, ranged)
     else:
         text = _t4(tried, quiet=silent) if as_t4 else _table(bests, formats[0])
@@ -166,26 +172,18 @@ def _check_formats(
         check_asked(formats, output, with_shapes=with_shapes, with_depfile=depfile is not None)
 
 
-def _say_passed_over(selection: Selection, warnings: Sequence[str]) -> None:
-    """Nothing is left out in silence."""
-    from kt.cache.ranking import preference
-    from kt.devices.device import told_apart
-
-    names = told_apart(entry.best.key.device for entry in (*selection.chosen, *selection.passed_over))
-    for entry in selection.passed_over:
-        own = f"{entry.state} ({entry.reason})" if entry.reason else entry.state
-        taken, why = selection.preferred.get(entry.id), own
-        if taken is not None:
-            why = f"another winner of this shape is taken, because {preference(taken.best, entry.best)}"
-            why += f"; this one is {own}" if entry.reason or entry.state not in ("valid", taken.state) else ""
-        note(f"left out: {entry.best.key.problem.label} on {names[entry.best.key.device]}: {why}")
-    for warning in warnings:
-        note(f"warning: {warning}")
+def _filtered(dtype: str | None, device: str | None) -> str:
+    """Of what there is nothing, if not everything was asked for."""
+    given = [f"{name} {value}" for name, value in (("--dtype", dtype), ("--device", device)) if value is not None]
+    return f" for {' and '.join(given)}" if given else ""
 
 
-def _way(passed_over: Sequence[Entry], *, as_t4: bool) -> str:
+def _way(passed_over: Sequence[Entry], *, as_t4: bool, predicted: bool, complete: bool) -> str:
     """What to do about an export that lacks something."""
-    if any(entry.state == "predicted" for entry in passed_over):
+    unfinished = any(not entry.best.complete and entry.state in ("partial", "predicted") for entry in passed_over)
+    if complete and unfinished and (predicted or all(entry.state != "predicted" for entry in passed_over)):
+        return "without --complete, winners of searches that have not finished are taken, too"
+    if not predicted and any(entry.state == "predicted" for entry in passed_over):
         if as_t4:
             return "T4 has what ran, not what only the model ranked: --json --predicted has that"
         return "--predicted takes what only the model ranked, too"
@@ -198,7 +196,7 @@ def _require_all(problems: Sequence[Problem], bests: Sequence[BestConfig], hint:
     found = {problem_digest(best.key.problem) for best in bests}
     lacking = [problem for problem in problems if problem_digest(problem) not in found]
     if lacking:
-        lines = [f"{len(lacking)} of {len(problems)} shapes have no winner to export"]
+        lines = [f"{part(len(lacking), len(problems), 'shape', 'has', 'have')} no winner to export"]
         lines += listed([problem.label for problem in lacking])
         raise ShapesMissing("\n".join(lines), hint=hint)
 
@@ -216,7 +214,7 @@ def _t4(tried: Sequence[Search], *, quiet: bool) -> str:
     measured = measured_only(tried)
     ranked = sum(len(every) - len(ran) for (_, every), (_, ran) in zip(tried, measured, strict=True))
     if ranked and not quiet:
-        note(f"left out: {ranked} predictions of the model: T4 has what ran")
+        note(f"left out: {plural(ranked, 'prediction')} of the model: T4 has what ran")
     if not any(measurements for _, measurements in measured):
         raise ShapesMissing(
             "the cache has no measurement of today's kernels for these shapes",

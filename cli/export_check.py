@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kt.cli.listing import listed
 from kt.errors import InputError, OutOfDate, ShapesMissing
+from kt.wording import part
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from kt.cache.entries import Entry, Selection
     from kt.problems import Problem
 
-__all__ = ["check_asked", "check_file", "check_shapes"]
+__all__ = ["check_asked", "check_file", "check_shapes", "check_there"]
+
+
+_REMEDY = "the same command without --check writes it"
 
 
 def check_asked(formats: Sequence[str], output: str | None, *, with_shapes: bool, with_depfile: bool) -> None:
@@ -54,9 +59,21 @@ def check_shapes(problems: Sequence[Problem], selection: Selection, tune: str) -
     missing = [problem for problem in lacking if problem not in stale]
     hint = f"{tune} measures what is missing"
     if missing:
-        raise ShapesMissing(_listing(missing, lacking, f"of {len(problems)} shapes have no winner"), hint=hint)
+        raise ShapesMissing(_listing(missing, lacking, len(problems), "no winner"), hint=hint)
     if stale:
-        raise OutOfDate(_listing(stale, lacking, f"of {len(problems)} shapes have only a stale winner"), hint=hint)
+        raise OutOfDate(_listing(stale, lacking, len(problems), "only a stale winner"), hint=hint)
+
+
+def check_there(path: str) -> None:
+    """Check that there is a file, whatever it says; what it should say may take long to find out.
+
+    Raises:
+        OutOfDate: there is none.
+        InputError: it is no file that can be looked at.
+    """
+    with _reading(path):
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would have to be waited for
+            raise InputError(f"{path} is no file", hint="name a file with -o")
 
 
 def check_file(path: str, text: str) -> None:
@@ -66,24 +83,29 @@ def check_file(path: str, text: str) -> None:
         OutOfDate: it does not, or is not there.
         InputError: it cannot be read.
     """
-    hint, wanted = "the same command without --check writes it", text.encode()
+    wanted = text.encode()
+    check_there(path)
+    with _reading(path), open(path, "rb") as file:
+        same = file.read(len(wanted) + 1) == wanted
+    if not same:
+        raise OutOfDate(f"{path} is not what the cache says now", hint=_REMEDY)
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would have to be waited for
-            raise InputError(f"{path} is no file", hint="name a file with -o")
-        with open(path, "rb") as file:
-            same = file.read(len(wanted) + 1) == wanted
+        yield
     except FileNotFoundError:
-        raise OutOfDate(f"{path} does not exist", hint=hint) from None
+        raise OutOfDate(f"{path} does not exist", hint=_REMEDY) from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
-    if not same:
-        raise OutOfDate(f"{path} is not what the cache says now", hint=hint)
 
 
-def _listing(shapes: Sequence[Problem], known: dict[Problem, list[Entry]], what: str) -> str:
+def _listing(shapes: Sequence[Problem], known: dict[Problem, list[Entry]], total: int, what: str) -> str:
     """How many and which, each with what there is of it."""
     labels = [f"{problem.label}{_state(known[problem])}" for problem in shapes]
-    return "\n".join([f"{len(shapes)} {what}", *listed(labels)])
+    said = f"{part(len(shapes), total, 'shape', 'has', 'have')} {what}"
+    return "\n".join([said, *listed(labels)])
 
 
 def _state(known: Sequence[Entry]) -> str:

@@ -6,11 +6,13 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kt.cli.export_forms import FormsCompiled, job_of
-from kt.cli.outcome import note
+from kt.cli.export_forms import FormsCompiled, FormsKnown, compilers_of, digest_of
+from kt.cli.outcome import note, teller
 from kt.errors import CompilerUnavailable, OptionError
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,12 +52,17 @@ class Few:
 
 @dataclass(frozen=True)
 class Making:
-    """What kernels are made from, and where compiled ones are kept."""
+    """What kernels are made from, and where compiled ones are kept.
+
+    Attributes:
+        check: nothing may be written, so nothing is compiled.
+    """
 
     spaces: Mapping[str, SearchSpace]
     template_dirs: tuple[Path, ...]
     cache_dir: Path
     quiet: bool = False
+    check: bool = False
 
 
 def few_kernels(most: int | None, within: str | None) -> Few | None:
@@ -85,35 +92,41 @@ def kernels_header(
     ranged: Sequence[RangedShape] = (),
 ) -> str:
     """The header's text; what few kernels lose is told, and what a range loses between the shapes that were tuned."""
-    from kt.export.collect import collect, collect_few
+    from kt.export.collect import collect
     from kt.export.kernel_header import kernel_header
 
-    if few is None:
-        known = collect(bests, made.spaces, searches, ranged)
-    else:
-        compiled = FormsCompiled(made.template_dirs, made.cache_dir)
-        admits = compiled if _has_compiler(quiet=made.quiet) else None
-        known, found = collect_few(
-            bests, made.spaces, searches, ranged, most=few.most, within=few.within, admits=admits
-        )
-        if not made.quiet:
-            _tell(found, made, compiled)
+    known = collect(bests, made.spaces, searches, ranged) if few is None else _few(bests, made, searches, few, ranged)
     if not made.quiet:
         tell_buckets(known)
     return kernel_header(known, template_dirs=made.template_dirs, namespace=namespace)
 
 
-def _has_compiler(*, quiet: bool) -> bool:
-    """Kernels of several forms are compiled before they are taken; without a compiler there are none, which is told."""
-    from kt.tuner.toolchain import toolchain
+def _few(
+    bests: Sequence[BestConfig], made: Making, searches: Sequence[Search], few: Few, ranged: Sequence[RangedShape]
+) -> Contents:
+    """With few kernels; of several forms there are none without a compiler that fits, which is told."""
+    from kt.export.collect import collect_few
 
+    choose = partial(collect_few, bests, made.spaces, searches, ranged, most=few.most, within=few.within)
+    tell = teller(quiet=made.quiet)
     try:
-        toolchain()
+        with _forms(bests, made) as forms:
+            known, found = choose(admits=forms, expect=forms.expect)
+            several = {one.kernel.code: forms.told(one.kernel) for one in found.known if one.kernel.forms}
     except CompilerUnavailable as error:
-        if not quiet:
-            note(f"each kernel has one layout, for those of several are compiled first: {error}")
-        return False
-    return True
+        tell(f"each kernel has one layout, for those of several are compiled first: {error}")
+        known, found = choose()
+        several = {}
+    if not made.quiet:
+        _tell(found, made, several)
+    return known
+
+
+def _forms(bests: Sequence[BestConfig], made: Making) -> FormsKnown:
+    """What tells whether kernels of several forms may be taken."""
+    if made.check:
+        return FormsKnown(made.template_dirs, made.cache_dir, compilers_of(bests))
+    return FormsCompiled(made.template_dirs, made.cache_dir, tell=teller(quiet=made.quiet))
 
 
 def tell_buckets(known: Contents) -> None:
@@ -144,17 +157,18 @@ def _where(winners: Sequence[BestConfig]) -> Callable[[BestConfig], str]:
     return lambda best: f" on {names[best.key.device]}" if len(names) > 1 else ""
 
 
-def _tell(found: Portfolio, made: Making, compiled: FormsCompiled) -> None:
-    """Each shape with what serves it, then all together."""
+def _tell(found: Portfolio, made: Making, several: Mapping[tuple[object, ...], str]) -> None:
+    """Each shape with what serves it, then kernels of several forms, of which `several` says what each is, then all
+    together."""
     where = _where([one.winner for one in found.served])
     numbers = {one: number for number, one in enumerate(dict.fromkeys(one.kernel.code for one in found.known), 1)}
     for one in found.served:
         by = "the generic kernel" if one.generic else f"kernel {numbers[one.kernel.code]}"
         loss = "unknown loss" if one.generic else f"{one.loss:.1%} slower, {_SOURCES[one.source]}"
         note(f"{one.winner.key.problem.label}{where(one.winner)}: {by}, {loss}")
-    for code, kernel in {one.kernel.code: one.kernel for one in found.known if one.kernel.forms}.items():
-        note(f"kernel {numbers[code]} {compiled.told(kernel)}")
-    note(f"{found.kernels} kernels in place of {found.before}: {_losses(found, where)}")
+    for code, text in several.items():
+        note(f"kernel {numbers[code]} {text}")
+    note(f"{plural(found.kernels, 'kernel')} in place of {found.before}: {_losses(found, where)}")
     _tell_size(found, made)
 
 
@@ -197,7 +211,7 @@ def _bytes(kernels: Iterable[Kernel], made: Making) -> int | None:
     cubins, total = CubinCache(made.cache_dir), 0
     for kernel in kernels:
         try:
-            binary = cubins.get(job_of(kernel, made.template_dirs).digest)
+            binary = cubins.get(digest_of(kernel, made.template_dirs))
         except CompilerUnavailable:
             return None
         if binary is None or not binary.path:

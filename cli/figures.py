@@ -1,6 +1,6 @@
 """Figures as people read them: as many digits as a measurement is good for, the same wherever they are shown."""
 
-__all__ = ["plural", "rate_text", "time_text"]
+__all__ = ["rate_text", "time_text"]
 
 
 def time_text(microseconds: float) -> str:
@@ -11,8 +11,3 @@ def time_text(microseconds: float) -> str:
 def rate_text(value: float) -> str:
     """TFLOP/s or GB/s in three digits."""
     return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 kernel`, `2 kernels`."""
-    return f"{count} {noun}{'s' if count != 1 else ''}"

@@ -27,6 +27,7 @@ __all__ = [
     "check_templates",
     "read_age",
     "read_budget",
+    "read_dtype",
     "read_peers",
     "read_ranged",
     "read_shapes",
@@ -64,10 +65,24 @@ def read_ranged(
     """
     from kt.problems.shapes_file import load_ranged
 
-    given = _read_ranges(ranges or ())
+    given, dtype = _read_ranges(ranges or ()), read_dtype(dtype)
     files = [load_ranged(path, dtype=dtype, ranges=given) for path in dict.fromkeys(paths)]
     problems = dict.fromkeys(problem for found, _ in files for problem in found)
     return list(problems), [one for _, ranged in files for one in ranged]
+
+
+def read_dtype(name: str | None) -> str | None:
+    """kt's name for the number format of `--dtype`; None if the option was not given.
+
+    Raises:
+        OptionError: there is no such format.
+    """
+    from kt.problems.dtype_names import check_dtype
+
+    try:
+        return None if name is None else check_dtype(name)
+    except InputError as error:
+        raise OptionError("dtype", error.message.removeprefix("dtype "), hint=error.hint) from None
 
 
 def check_ranges(ranges: Sequence[str] | None, shapes: Sequence[Path] | None) -> None:
@@ -84,9 +99,9 @@ def _read_ranges(texts: Sequence[str]) -> dict[str, Range]:
         try:
             name, one = read_range(text)
         except InputError as error:
-            raise OptionError("range", error.message, hint=error.hint) from error
+            raise OptionError("range", f"{text!r}: {error.message}", hint=error.hint) from error
         if name in found:
-            raise OptionError("range", f"{name} has two", hint="one range for a size")
+            raise OptionError("range", f"{text!r}: {name} has another range already", hint="give one for a size")
         found[name] = one
     return found
 

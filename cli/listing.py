@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["LISTED", "listed", "listed_by_cause"]
+__all__ = ["LISTED", "listed", "listed_by_cause", "some"]
 
 LISTED = 20  # lines
 OF_ONE_CAUSE = 8  # shapes of one line
@@ -19,9 +19,10 @@ def listed_by_cause(failures: Iterable[tuple[str, str]]) -> list[str]:
     by_cause: dict[str, list[str]] = {}
     for label, cause in failures:
         by_cause.setdefault(cause, []).append(label)
-    return listed([f"{_some(labels)}: {cause}" for cause, labels in by_cause.items()])
+    return listed([f"{some(labels, OF_ONE_CAUSE)}: {cause}" for cause, labels in by_cause.items()])
 
 
-def _some(labels: Sequence[str]) -> str:
-    more = f" and {len(labels) - OF_ONE_CAUSE} more" if len(labels) > OF_ONE_CAUSE else ""
-    return ", ".join(labels[:OF_ONE_CAUSE]) + more
+def some(labels: Sequence[str], most: int) -> str:
+    """The first ones on one line, and how many more there are."""
+    more = f" and {len(labels) - most} more" if len(labels) > most else ""
+    return ", ".join(labels[:most]) + more

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kt.cli.left_out import NAMED
+from kt.cli.listing import some
 from kt.errors import NoUsableGpu
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,26 +28,40 @@ def searches(
     spaces: Mapping[str, SearchSpace],
     folders: tuple[Path, ...],
     tell: Callable[[str], None],
+    *,
+    verbose: bool = False,
 ) -> list[Search]:
-    """For each winner the measurements of its search; what is left out is told."""
+    """For each winner the measurements of its search; what is left out is told, with `verbose` each for itself."""
     from kt.cache.ranking import listing_order
     from kt.tuner.current_measurements import CurrentMeasurements
 
     current = CurrentMeasurements(spaces, folders)
     found: list[Search] = []
+    unknown: list[str] = []
+    outdated: dict[str, int] = {}
     for best in sorted(bests, key=listing_order):
         label = f"{best.key.problem.label} on {best.key.device.name}"
         device = device_of(best.key.device)
         if device is None:
-            tell(f"left out: measurements of {label}: kt does not know the limits of this GPU, so none can be judged")
+            unknown.append(label)
             continue
         stored = store.measurements(best.key)
         tried = current.of(best.key, device, stored)
-        outdated = len(stored) - len(tried)
-        if outdated:
-            tell(f"left out: {outdated} measurements of {label}: not of a kernel of today")
+        if len(stored) > len(tried):
+            outdated[label] = outdated.get(label, 0) + len(stored) - len(tried)
         found.append((best.key, tried))
+    for labels in _lines(unknown, verbose=verbose):
+        named = some(labels, NAMED)
+        tell(f"left out: measurements of {named}: kt does not know the limits of this GPU, so none can be judged")
+    for labels in _lines(list(outdated), verbose=verbose):
+        count = plural(sum(outdated[label] for label in labels), "measurement")
+        tell(f"left out: {count} of {some(labels, NAMED)}: not of a kernel of today")
     return found
+
+
+def _lines(labels: Sequence[str], *, verbose: bool) -> list[list[str]]:
+    """Which are told of in one line."""
+    return [[label] for label in labels] if verbose else [list(labels)] if labels else []
 
 
 def winners_elsewhere(
@@ -52,8 +69,20 @@ def winners_elsewhere(
 ) -> list[Search]:
     """For each winner what was measured on its shape of the winners' kernels, whatever the run-time choices.
 
-    At the clock of its finals, which all finalists tell, those of other kernels too.
+    Of those that have won for the same number formats on the same GPU: what a header has of one format must not depend
+    on what is exported beside it, and `kt.gemm` reads one format at a time. At the clock of its finals, which all
+    finalists tell, those of other kernels too.
     """
+    groups: dict[tuple[object, ...], list[BestConfig]] = {}
+    for best in bests:
+        groups.setdefault((best.key.device, best.key.problem.formats), []).append(best)
+    return [one for group in groups.values() for one in _winners_elsewhere(store, group, spaces, folders)]
+
+
+def _winners_elsewhere(
+    store: Store, bests: Sequence[BestConfig], spaces: Mapping[str, SearchSpace], folders: tuple[Path, ...]
+) -> list[Search]:
+    """The same of winners of the same formats and GPU."""
     from kt.export.clocks import at_the_winners_clock
     from kt.tuner.current_measurements import CurrentMeasurements, kernel_of, of_kernels
 

@@ -18,6 +18,11 @@ __all__ = ["Command", "UsageError", "complain", "end", "ending", "interrupted", 
 # What the option parser raises has no public name in all versions of Typer; it is the base of one that has.
 UsageError: type[typer.BadParameter] = typer.BadParameter.__base__  # type: ignore[assignment]
 _WORDS = "kt.words"
+_ONCE = {
+    "space": "a run has one search space",
+    "output": "a command has one output",
+    "depfile": "an output has one of them",
+}
 
 
 def note(text: str) -> None:
@@ -75,13 +80,12 @@ class Command(TyperCommand):
             raise
 
     def _check_repeated(self, ctx: Context, args: list[str]) -> None:
-        """Raises InputError if several spaces are named, of which the last one would count without a word."""
+        """Raises InputError if of several files that are named the last one would count without a word."""
         _, _, given = self.make_parser(ctx).parse_args(args=list(args))
-        if [param.name for param in given].count("space") > 1:
-            raise InputError(
-                "--space is given twice, and a run has one search space",
-                hint="leave one of them out",
-            )
+        names = [param.name for param in given]
+        for name, why in _ONCE.items():
+            if names.count(name) > 1:
+                raise InputError(f"--{name} is given twice, and {why}", hint="leave one of them out")
 
     def invoke(self, ctx: Context) -> Any:
         with ending(ctx):

@@ -11,6 +11,7 @@ from kt.cli import options
 from kt.cli.listing import listed_by_cause
 from kt.cli.outcome import note, teller
 from kt.errors import CacheError, NoValidConfiguration
+from kt.wording import part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,12 +103,12 @@ def _with_cache(
     from kt.cache.connection import is_damage
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.store import Store
-    from kt.cli.cache_entries import say_warnings
+    from kt.cli.left_out import say_warnings
 
     try:
         with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
             planned = planning(store)
-            say_warnings(store, quiet=quiet)
+            say_warnings(store.warnings, quiet=quiet)
             return planned, None
     except CacheError as error:
         if error.__cause__ is None or not is_damage(error.__cause__):
@@ -139,17 +140,18 @@ def _raise_failures(planned: Plan, compiled: CompiledPlan | None) -> None:
         raise error
     causes |= {problem: error.message for problem, error in errors.items()}
     if causes:
-        lines = [f"{len(causes)} of {len(planned.shapes)} shapes have no valid configuration"]
+        lines = [f"{part(len(causes), len(planned.shapes), 'shape', 'has', 'have')} no valid configuration"]
         lines += listed_by_cause((problem.label, cause) for problem, cause in causes.items())
         raise NoValidConfiguration("\n".join(lines))
 
 
 def _stand_ins(spaces: Sequence[SearchSpace], dtype: str | None) -> list[Problem]:
+    from kt.cli.inputs import read_dtype
     from kt.problems import Problem
-    from kt.problems.dtype_names import check_dtype
 
     served = dict.fromkeys(name for space in spaces for name in space.dtypes)
-    wanted = [check_dtype(dtype)] if dtype else list(served)
+    asked = read_dtype(dtype)
+    wanted = list(served) if asked is None else [asked]
     return [Problem(STANDARD, STANDARD, STANDARD, name) for name in wanted]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kt.cli.output import print_table
+from kt.wording import part, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,13 +63,14 @@ def _estimate(planned: Plan) -> str:
     """What tuning would take; "" where no shape can be tuned."""
     if not any(shape.cached or shape.evaluations for shape in planned.shapes):
         return ""
-    return f"about {planned.kernels} kernels to compile and {_duration(planned.seconds)} to tune{_answered(planned)}"
+    kernels = plural(planned.kernels, "kernel")
+    return f"about {kernels} to compile and {_duration(planned.seconds)} to tune{_answered(planned)}"
 
 
 def _answered(planned: Plan) -> str:
     """What the estimate leaves out; "" if that is nothing."""
     cached = sum(shape.cached for shape in planned.shapes)
-    return f"; {cached} of {len(planned.shapes)} shapes are in the cache" if cached else ""
+    return f"; {part(cached, len(planned.shapes), 'shape', 'is', 'are')} in the cache" if cached else ""
 
 
 def _shape_row(shape: ShapePlan) -> tuple[str, ...]:

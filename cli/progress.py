@@ -9,11 +9,12 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from kt.cli.figures import plural, rate_text, time_text
+from kt.cli.figures import rate_text, time_text
 from kt.cli.options import ProgressMode
 from kt.cli.outcome import note
 from kt.cli.printable import printable
 from kt.tuner.observer import Observer, SilentObserver
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,6 +13,7 @@ from kt.cli.given import tune_command
 from kt.cli.listing import listed
 from kt.cli.outcome import note, teller
 from kt.errors import InputError, KtError, OptionError, OutOfDate, ShapesMissing
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,8 +55,8 @@ def repro(
         entry_filter,
         judged_entries,
         other_spaces,
-        say_warnings,
     )
+    from kt.cli.left_out import say_warnings
     from kt.cli.measurements import device_of
     from kt.export.repro import render_repro
 
@@ -67,7 +68,7 @@ def repro(
     keep = _named(shape, entry_filter(device=device_filter))
     with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
         found = [entry for entry in judged_entries(store, digests(spaces, folders), spaces, others) if keep(entry)]
-        say_warnings(store, quiet=quiet)
+        say_warnings(store.warnings, quiet=quiet)
     best = _one(
         select(found, predicted=predicted), " ".join(shape), tune_command(cache_dir, None, None, space, templates)
     ).best
@@ -110,7 +111,7 @@ def _one(selection: Selection, asked: str, tune: str) -> Entry:
     if chosen:
         names = told_apart(entry.best.key.device for entry in chosen)
         labels = [f"{entry.best.key.problem.label} on {names[entry.best.key.device]}" for entry in chosen]
-        text = "\n".join([f"{asked} is the name of {len(chosen)} winners", *listed(labels, LISTED)])
+        text = "\n".join([f"{asked} is the name of {plural(len(chosen), 'winner')}", *listed(labels, LISTED)])
         raise InputError(text, hint="add words of the one that is meant, or --device")
     states = {entry.state: entry for entry in selection.passed_over}
     if "stale" in states:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kt.cli import options
-from kt.cli.figures import plural
 from kt.cli.given import tune_command
 from kt.cli.outcome import note, teller
 from kt.errors import KtError, NoUsableGpu, ShapesMissing
+from kt.wording import part, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +62,7 @@ def show_cache(
         other_spaces,
         selected_shapes,
     )
+    from kt.cli.left_out import say_warnings
 
     inputs.check_ranges(ranges, shapes)
     problems = selected_shapes(shapes, dtype=dtype, layout=layout, ranges=ranges) if shapes else None
@@ -79,13 +80,14 @@ def show_cache(
             of_device = filter(entry_filter(device=device_filter), stored)
             lacking, device = _missing(store, problems, found or list(of_device), sources, others, device_filter)
             found = entries_of(found, problems)
-        warnings = [str(warning) for warning in store.warnings]
+        warnings = store.warnings
     if as_json:
-        _print_document(store.file, found, problems, lacking, warnings)
+        _print_document(store.file, found, problems, lacking, list(map(str, warnings)))
     else:
         _print_tables(found, lacking, verbose=verbose)
-    if not quiet:
-        _say(warnings, "" if found or lacking else _nothing(stored, store.file, by_device=device_filter is not None))
+    say_warnings(warnings, quiet=quiet, verbose=verbose)
+    if not (quiet or found or lacking):
+        note(_nothing(stored, store.file, by_device=device_filter is not None))
     if lacking:
         command = tune_command(cache_dir, shapes, ranges, space, templates)
         raise _lacking_error(lacking, len(problems or ()), device, command)
@@ -161,13 +163,6 @@ def _print_tables(found: Sequence[Entry], lacking: Sequence[Missing] | None, *, 
         print_table(("missing", "why"), rows, left=frozenset({"missing", "why"}))
 
 
-def _say(warnings: Sequence[str], text: str) -> None:
-    for warning in warnings:
-        note(f"warning: {warning}")
-    if text:
-        note(text)
-
-
 def _nothing(stored: Sequence[Entry], file: Path, *, by_device: bool) -> str:
     """That nothing is listed; and where a device was asked for, which there are."""
     from kt.devices.device import told_apart
@@ -175,7 +170,10 @@ def _nothing(stored: Sequence[Entry], file: Path, *, by_device: bool) -> str:
     if not stored:
         return f"no results in {file}"
     names = told_apart(entry.best.key.device for entry in stored)
-    there = f"; they are of {', '.join(dict.fromkeys(names.values()))}" if by_device else ""
+    devices, alone = ", ".join(dict.fromkeys(names.values())), len(stored) == 1
+    there = f"; {'it is' if alone else 'they are'} of {devices}" if by_device else ""
+    if alone:
+        return f"the only result in {file} does not match{there}"
     return f"none of the {plural(len(stored), 'result')} in {file} match{there}"
 
 
@@ -187,7 +185,8 @@ def _lacking_error(lacking: Sequence[Missing], total: int, device: DeviceIdentit
     if predicted:
         hint += "; `kt export --predicted` takes what the model ranked, too"
     return ShapesMissing(
-        f"{len(lacking)} of {total} shapes have no measured winner of a finished search{predicted}{unfinished}",
+        f"{part(len(lacking), total, 'shape', 'has', 'have')} no measured winner of a finished search"
+        f"{predicted}{unfinished}",
         hint=hint,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedWriter, FileIO, RawIOBase, TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -55,6 +55,20 @@ class _Checked:
         return KtError(f"{self._name} cannot be written: {error.strerror or error}", hint=hint)
 
 
+class _Messages(_Checked):
+    """A stream of messages: where there is no room for them, as in a log on a full disk, the work goes on without."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except KtError:
+            return len(text)
+
+    def flush(self) -> None:
+        with suppress(KtError):
+            super().flush()
+
+
 class _Closed(_Checked):
     """A stream that the caller closed: to write there is a failure, not to need it is none."""
 
@@ -64,7 +78,8 @@ class _Closed(_Checked):
 
 @contextmanager
 def checked_streams() -> Iterator[None]:
-    """While this lasts, a failure of standard output or standard error ends the command as `_Checked` says.
+    """While this lasts, a failure of standard output ends the command as `_Checked` says; one of standard error does if
+    its reader went away, and else costs nothing but the messages.
 
     Paths that are not UTF-8 are printed byte by byte.
     """
@@ -74,7 +89,7 @@ def checked_streams() -> Iterator[None]:
         out.reconfigure(errors="surrogateescape")
     out_kind = _Checked if before[0] else _Closed
     sys.stdout = cast(TextIO, out_kind(out, "standard output"))
-    sys.stderr = cast(TextIO, _Checked(err, "standard error"))
+    sys.stderr = cast(TextIO, _Messages(err, "standard error"))
     try:
         yield
     finally:

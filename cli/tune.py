@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kt.cli import options
-from kt.cli.figures import plural
 from kt.cli.given import cache_option
 from kt.cli.listing import listed_by_cause
 from kt.cli.outcome import end, note, teller
 from kt.errors import BudgetEnded, CacheError, KtError, NoValidConfiguration
 from kt.interrupts import ended_by, exit_code
+from kt.wording import part, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +58,7 @@ def gemm(
     from kt.cache.store import Store
     from kt.cli import inputs
     from kt.cli.depfile import plan_depfile
+    from kt.cli.left_out import say_warnings
     from kt.cli.progress import progress as open_display
     from kt.cli.target import check_target, files_read
     from kt.devices.local import select_device
@@ -92,8 +93,7 @@ def gemm(
         open_display(progress, quiet=quiet, verbose=verbose) as display,
     ):
         result = tune(request, store, display)
-    for warning in store.warnings:
-        note(f"warning: {warning}")
+    say_warnings(store.warnings, quiet=False, verbose=verbose)  # quiet or not: results may be lost
     unwritten = _write_table(result, output, dependencies)  # first: who reads what is printed may go away at any time
     _print(request, result, output=output, as_json=as_json, verbose=verbose)
     if not quiet:
@@ -216,9 +216,9 @@ def _finish(
         end(exit_code())
     failed = [shape for shape in without if not shape.untuned]
     if failed:
-        raise NoValidConfiguration(_listing(failed, result, "have no valid configuration"))
+        raise NoValidConfiguration(_listing(failed, result, ("has", "have"), "no valid configuration"))
     if without:
-        raise BudgetEnded(_listing(without, result, "were not tuned before the budget ended"), hint=GO_ON)
+        raise BudgetEnded(_listing(without, result, ("was", "were"), "not tuned before the budget ended"), hint=GO_ON)
 
 
 def _kept(result: TuneResult) -> str:
@@ -257,7 +257,7 @@ def _write_table(result: TuneResult, output: str | None, dependencies: DepfilePl
     return None
 
 
-def _listing(shapes: Sequence[ShapeResult], result: TuneResult, what: str) -> str:
+def _listing(shapes: Sequence[ShapeResult], result: TuneResult, verbs: tuple[str, str], what: str) -> str:
     """How many and which, those with one cause together."""
     causes = listed_by_cause((shape.problem.label, shape.failure) for shape in shapes)
-    return "\n".join([f"{len(shapes)} of {len(result.shapes)} shapes {what}", *causes])
+    return "\n".join([f"{part(len(shapes), len(result.shapes), 'shape', *verbs)} {what}", *causes])

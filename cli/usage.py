@@ -1,13 +1,15 @@
 """A command line that cannot be understood: told in the form of every other failure, with exit code 2."""
 
+import os
 import re
 import shlex
 import sys
+from typing import Any
 
 import typer
 
 from kt.cli.options import NUMBERS
-from kt.cli.origin import source_of
+from kt.cli.origin import Context, source_of
 from kt.cli.outcome import UsageError, complain, words_of
 from kt.errors import InputError
 
@@ -15,6 +17,7 @@ __all__ = ["UsageError", "usage_failure"]
 
 _PARSER_WORDS = "Value error, "
 _ENVIRONMENT = re.compile(r" \(env var: '\w+'\)")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 _FILE = re.compile(r"[^-].*\.ya?ml", re.IGNORECASE)
 
 
@@ -22,7 +25,8 @@ def usage_failure(error: typer.BadParameter) -> int:
     """Print the failure, or the help of a command group that was called by itself; the exit code."""
     param = getattr(error, "param", None)
     if param is not None and param.name in NUMBERS:
-        error.message = f"wanted is {NUMBERS[param.name]}"
+        given = _given(error.ctx, param) if error.ctx else ""
+        error.message = f"{given} is not {NUMBERS[param.name]}" if given else f"wanted is {NUMBERS[param.name]}"
     text = _ENVIRONMENT.sub("", error.format_message())  # told where it gave the value, and only then
     if text.startswith("Usage: "):
         print(text, file=sys.stderr)
@@ -32,6 +36,19 @@ def usage_failure(error: typer.BadParameter) -> int:
         said = f"{source}: {_plain(error.message)}" if source else _plain(text)
         complain(InputError(said, hint=_file_hint(error) or f"`{command} --help` lists what there is"))
     return InputError.exit_code
+
+
+def _given(context: Context, param: Any) -> str:
+    """The value that was given, from whatever place, as a message shows it: in quotes unless it is a number."""
+    source = context.get_parameter_source(param.name)
+    if source is None or source.name == "COMMANDLINE":  # known only once all are parsed
+        values, _, _ = context.command.make_parser(context).parse_args(args=list(words_of(context)))
+        text = values.get(param.name)
+    elif source.name == "ENVIRONMENT":
+        text = os.environ.get(str(param.envvar))
+    else:
+        text = context.lookup_default(param.name)
+    return "" if text is None else str(text) if _NUMBER.fullmatch(str(text)) else repr(text)
 
 
 def _file_hint(error: typer.BadParameter) -> str:

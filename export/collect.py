@@ -13,11 +13,12 @@ from kt.export.contents import Candidate, Contents, Search, formats_of, group_of
 from kt.export.expected_time import Point, cost_rules, traffic_rate
 from kt.export.header import distinct
 from kt.export.kernels import Kernel, Kernels, generic, layouts_of, of_winner
-from kt.export.portfolio import Admits, Portfolio, portfolio
+from kt.export.portfolio import Admits, Expect, Portfolio, portfolio
 from kt.export.standards import add_standards
 from kt.problems.ranges import RangedShape
 from kt.search_spaces.slices import runtimes
 from kt.search_spaces.space import Config, SearchSpace
+from kt.wording import plural, verb
 
 __all__ = ["collect", "collect_few"]
 
@@ -56,6 +57,7 @@ def collect_few(
     most: int | None = None,
     within: float | None = None,
     admits: Admits | None = None,
+    expect: Expect = lambda kernels: None,
 ) -> tuple[Contents, Portfolio]:
     """What a header of the winners has that makes do with few kernels, and what it loses by that.
 
@@ -63,6 +65,7 @@ def collect_few(
         most: at most so many kernels besides the generic ones; a shape that they leave out gets a generic one.
         within: as few as can be so that no shape takes longer by more than this part.
         admits: whether a kernel of several forms may be among them; without it none is.
+        expect: is told of those that `admits` is asked about next.
 
     Raises:
         NoValidConfiguration: both are asked for, and `most` are too few.
@@ -70,9 +73,10 @@ def collect_few(
     searches = list(searches)
     chosen = distinct(winners)
     known = _listed(chosen, [of_winner(best, spaces) for best in chosen], spaces)
-    found = portfolio(known, _measured(known, searches), most=most, within=within, admits=admits)
+    found = portfolio(known, _measured(known, searches), most=most, within=within, admits=admits, expect=expect)
     if most is not None and found.kernels > most and within is not None:
-        message = f"no {most} kernels serve every shape within {100 * within:.3g}% of its winner: {found.kernels} do"
+        serve = f"{plural(most, 'kernel')} {verb(most, 'serves', 'serve')}"
+        message = f"no {serve} every shape within {100 * within:.3g}% of its winner: {found.kernels} do"
         raise NoValidConfiguration(message, hint="allow more kernels, or a greater loss")
     result = _listed(found.winners(), [one.kernel for one in found.served], spaces)
     times = _measured(result, searches)

@@ -46,6 +46,7 @@ NOT_MEASURED = 1.001
 Runtime = tuple[tuple[str, Value], ...]
 Offer = tuple[float, Runtime, Source]  # microseconds, with which run-time choices, and how that is known
 Admits = Callable[[Kernel], bool]
+Expect = Callable[[Sequence[Kernel]], None]
 Parameters = tuple[str, tuple[tuple[str, Value], ...]]  # with the family
 
 
@@ -115,6 +116,7 @@ def portfolio(
     most: int | None = None,
     within: float | None = None,
     admits: Admits | None = None,
+    expect: Expect = lambda kernels: None,
 ) -> Portfolio:
     """The kernels to take.
 
@@ -124,12 +126,14 @@ def portfolio(
         most: take at most so many, and lose as little as can be on the mean.
         within: take as few as can be so that no shape loses more than this part; of equally many, such as lose little.
         admits: whether a kernel of several forms may be taken, asked of those that would be; without it none is.
+        expect: is told of the kernels that `admits` is asked about next, which may be compiled at once.
     """
     offers = _Offers(known, times, forms=admits is not None)
     while True:
         chosen = _chosen(offers, most or len(known.winners), within)
         served = tuple(offers.served(index, chosen) for index in range(len(known.winners)))
         several = {one.kernel.code: one.kernel for one in served if one.kernel.forms}
+        expect(list(several.values()))
         refused = {code for code, kernel in several.items() if admits is None or not admits(kernel)}
         if not refused:
             return Portfolio(served, len({known.kernels.variants[entry].kernel for entry in known.entries}))

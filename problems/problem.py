@@ -5,6 +5,7 @@ from typing import Any
 
 from kt.errors import InputError
 from kt.problems.dtypes import ACCUMULATORS, DTYPES, OUTPUT_BYTES
+from kt.wording import plural
 
 __all__ = ["LAYOUTS", "Problem", "Signature"]
 
@@ -95,7 +96,7 @@ class Problem:
         _check_choice(f"accumulator of {self.dtype}", self.accumulator, dtype.accumulators)
         _check_choice(f"out_dtype of {self.dtype}", self.out_dtype, dtype.outputs)
         if self.base_alignment < max(dtype.bytes, OUTPUT_BYTES[self.out_dtype]):
-            raise InputError(f"base_alignment is {self.base_alignment} bytes; an element needs its own size")
+            raise InputError(f"base_alignment is {plural(self.base_alignment, 'byte')}; an element needs its own size")
         for name in ("alpha", "beta"):
             value = getattr(self, name)
             object.__setattr__(self, name, float(value))
@@ -106,7 +107,8 @@ class Problem:
         for name, (rows, columns) in self.stored_extents.items():
             pitch = getattr(self, f"ld{name}") or max(columns, 1)
             if pitch < columns:
-                raise InputError(f"ld{name} is {pitch}; rows of {name.upper()} as stored have {columns} elements")
+                length = plural(columns, "element")
+                raise InputError(f"ld{name} is {pitch}; rows of {name.upper()} as stored have {length}")
             object.__setattr__(self, f"ld{name}", pitch)
             stride = getattr(self, f"stride_{name}")
             if stride < 0:

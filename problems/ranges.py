@@ -12,6 +12,7 @@ from typing import Any
 
 from kt.errors import InputError
 from kt.problems.problem import Problem
+from kt.wording import plural
 
 __all__ = ["MAX_BUCKETS", "NAMES", "Bucket", "Range", "RangedShape", "read_range"]
 
@@ -49,7 +50,7 @@ class Range:
         if self.last < self.first:
             raise InputError(f"the range from {self.first} to {self.last} is empty", hint="give the smaller one first")
         if not 1 <= self.wanted <= MAX_BUCKETS:
-            raise InputError(f"{self.wanted} buckets; there must be 1 to {MAX_BUCKETS}")
+            raise InputError(f"it has {plural(self.wanted, 'bucket')}; there must be 1 to {MAX_BUCKETS}")
 
     @staticmethod
     def doubling(first: int, last: int) -> "Range":
@@ -96,9 +97,7 @@ def read_range(text: str) -> tuple[str, Range]:
     """
     form = _RANGE.fullmatch(text.strip())
     if form is None or form["name"] not in NAMES:
-        raise InputError(
-            f"{text!r} is no range", hint=f"m=1:4096, or m=1:4096:12 for 12 buckets; of {', '.join(NAMES)}"
-        )
+        raise InputError("it is no range", hint=f"m=1:4096, or m=1:4096:12 for 12 buckets; of {', '.join(NAMES)}")
     first, last = int(form["first"]), int(form["last"])
     if form["buckets"] is None:
         return form["name"], Range.doubling(first, last)

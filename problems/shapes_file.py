@@ -17,6 +17,7 @@ from kt.problems.ranges import MAX_BUCKETS, Range, RangedShape
 from kt.problems.shape_keys import INFORMATION, KEYS, ShapeKey
 from kt.problems.yaml_source import Document, Key, joined, path_text, read_yaml
 from kt.problems.yaml_values import check_keys, choice, describe, entries, fail, whole_number
+from kt.wording import plural
 
 __all__ = ["MAX_PROBLEMS", "load_ranged", "load_shapes", "shapes_schema"]
 
@@ -88,7 +89,7 @@ def _refused_rows(document: Document) -> dict[int, list[InputError]]:
         place = refusal.keys[len(head) :]
         if refusal.keys[: len(head)] != head or not place or not isinstance(place[0], int):
             errors = [refusal.error for refusal in document.refusals]
-            raise joined(errors, f"{document.path}: {len(errors)} values cannot be read")
+            raise joined(errors, f"{document.path}: {plural(len(errors), 'value')} cannot be read")
         rows.setdefault(place[0], []).append(refusal.error)
     return rows
 
@@ -120,7 +121,8 @@ def _filled(document: Document, keys: tuple[Key, ...], row: Any, defaults: Value
             raise fail(document, keys, f"has no {name}", f"give {name} in the row or at the top of the file")
     count = math.prod(len(_sizes(choices)) for choices in values.values())
     if count > MAX_PROBLEMS:
-        raise fail(document, keys, f"stands for {count} shapes, more than {MAX_PROBLEMS}", "shorten its lists")
+        shapes = plural(count, "shape")
+        raise fail(document, keys, f"stands for {shapes}, more than {MAX_PROBLEMS}", "shorten its lists")
     return values
 
 

@@ -2,6 +2,8 @@
 
 import re
 
+from kt.wording import plural
+
 __all__ = ["Ambiguous", "Scalar", "plain_value"]
 
 Scalar = str | int | float | bool | None
@@ -73,7 +75,7 @@ def plain_value(text: str) -> Scalar:
 
 def _number(text: str) -> Scalar:
     if _FLOAT.fullmatch(text) and len(text) > MAX_DIGITS:
-        raise Ambiguous(f"a number of {len(text)} characters", "check the value")
+        raise Ambiguous(f"a number of {plural(len(text), 'character')}", "check the value")
     if _WHOLE.fullmatch(text):
         return int(text, 16 if text.startswith("0x") else 10)
     if _FLOAT.fullmatch(text):

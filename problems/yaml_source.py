@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kt.errors import InputError
 from kt.problems.whole_input import name_of, read_whole
 from kt.problems.yaml_scalars import Ambiguous, plain_value
+from kt.wording import plural
 
 if TYPE_CHECKING:
     import yaml
@@ -139,7 +140,7 @@ def read_yaml(path: Path | str, *, lenient: bool = False) -> Document:
     data = None if root is None else reader.value(root, ())
     if reader.refusals and (data is None or not lenient):
         errors = [refusal.error for refusal in reader.refusals]
-        raise joined(errors, f"{name}: {len(errors)} values cannot be read")
+        raise joined(errors, f"{name}: {plural(len(errors), 'value')} cannot be read")
     if data is None:
         raise InputError(
             f"{name}: the file is empty", hint="`kt schema shapes`, or `kt schema space`, tells what it may hold"

@@ -11,6 +11,7 @@ from typing import Any
 from kt.errors import InputError
 from kt.problems import Problem
 from kt.problems.problem import MAX_ALIGNMENT
+from kt.wording import plural
 
 __all__ = ["Bases", "PlacedProblem", "bases_of", "placed", "tuned_as"]
 
@@ -70,6 +71,6 @@ def tuned_as(problem: Problem) -> tuple[Problem, ...]:
         return (aligned,)
     for (name, size), base in zip(problem.element_bytes.items(), problem.bases, strict=True):
         if base < size:
-            raise InputError(f"{name} is at a multiple of {base} bytes; an element needs its own size")
+            raise InputError(f"{name} is at a multiple of {plural(base, 'byte')}; an element needs its own size")
     least = max(min(problem.bases), *problem.element_bytes.values())
     return (aligned, replace(aligned, base_alignment=least))

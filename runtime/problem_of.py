@@ -9,6 +9,7 @@ from kt.problems import DTYPES, Problem
 from kt.problems.dtypes import OUTPUT_BYTES
 from kt.runtime.arrays import Array
 from kt.runtime.placed_problem import Bases, bases_of, placed
+from kt.wording import plural
 
 __all__ = [
     "operand_format",
@@ -53,7 +54,8 @@ def problem_of(
     name, out_dtype = operand_format(a, b, dtype), _out_format(c)
     for of_array, base in zip((a, b, c), bases, strict=False):
         if base < of_array.bytes:
-            raise InputError(f"an array of elements of {of_array.bytes} bytes begins at a multiple of {base} only")
+            size = plural(of_array.bytes, "byte")
+            raise InputError(f"an array of elements of {size} begins at a multiple of {base} only")
     letter_a, lda = _stored("a", a)
     letter_b, ldb = _stored("b", b)
     batch = shape[0] if len(shape) == 3 else 1
@@ -101,7 +103,8 @@ def operand_format(a: Array, b: Array, dtype: str) -> str:
         wanted = DTYPES[check_dtype(dtype)]
         if not a.bytes == b.bytes == wanted.bytes:
             sizes = f"{a.bytes or '?'} and {b.bytes or '?'}"
-            raise InputError(f"elements of {wanted.name} have {wanted.bytes} bytes; those of a and b have {sizes}")
+            own = plural(wanted.bytes, "byte")
+            raise InputError(f"elements of {wanted.name} have {own}; those of a and b have {sizes}")
         return wanted.name
     if a.dtype != b.dtype or a.dtype not in DTYPES:
         formats = f"{a.dtype or 'another format'} and {b.dtype or 'another format'}"
@@ -152,5 +155,5 @@ def _pitch(lines: int, length: int, step: int) -> int:
 def _batch_stride(name: str, array: Array, batch: int) -> int:
     stride = array.strides[0] if batch > 1 else 0
     if batch > 1 and stride <= 0 and 0 not in array.shape:
-        raise InputError(f"the batches of {name} are {stride} elements apart", hint="copy what is broadcast")
+        raise InputError(f"the batches of {name} are {plural(stride, 'element')} apart", hint="copy what is broadcast")
     return max(stride, 0)

@@ -18,6 +18,7 @@ from kt.search_spaces.arithmetic import (
     truth,
 )
 from kt.search_spaces.names import Names
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -193,7 +194,8 @@ class Builder:
             raise self._refuse(node, node)
         least, most = FUNCTIONS[name]
         if node.keywords or not least <= len(node.args) <= most or any(isinstance(a, ast.Starred) for a in node.args):
-            raise self._refuse(node, node, f"{name}() takes {least if least == most else f'{least} or more'} arguments")
+            wanted = plural(least, "argument") if least == most else f"{least} or more arguments"
+            raise self._refuse(node, node, f"{name}() takes {wanted}")
         steps = [self.step(argument, depth) for argument in node.args]
         if name == "cdiv":
             return lambda names: negate(arithmetic("//", negate(steps[0](names)), steps[1](names)))

@@ -24,6 +24,7 @@ from kt.search_spaces.space import (
     TensorMapRule,
     Value,
 )
+from kt.wording import plural
 
 __all__ = ["decided_by_parameters", "derive", "first_broken", "launch_limits", "launchable", "resolve", "violated"]
 
@@ -224,7 +225,7 @@ def _launch(space: SearchSpace, rule: LaunchRule, values: Names) -> Launch:
     if not (1 <= grid <= MAX_BLOCKS and 1 <= block <= MAX_THREADS and smem >= 0):
         raise InputError(
             f"{space.source or space.family}: {rule.kernel} cannot be launched with "
-            f"{grid} blocks of {block} threads and {smem} bytes of shared memory",
+            f"{plural(grid, 'block')} of {plural(block, 'thread')} and {plural(smem, 'byte')} of shared memory",
             hint=f"CUDA takes 1 to {MAX_BLOCKS} blocks of 1 to {MAX_THREADS} threads: add a constraint to the space",
         )
     maps = [_tensor_map(space, one, values) for one in rule.tensor_maps if truth(one.when.evaluate(values))]

@@ -83,6 +83,9 @@ def resolve_spaces(path: Path | str | None, dtypes: Iterable[str] = ()) -> list[
 def _given_space(document: Document) -> SearchSpace:
     if "template" in document.data:
         return _space(document)
+    if "family" not in document.data:
+        check_keys(document, (), document.data, _NEEDED + _OPTIONAL)  # that it has others says more, as a shapes file
+        raise fail(document, (), "has no `family`", f"a complete space has {', '.join(_NEEDED)}; another names one")
     _, family = check_family(document)
     known = {space.family: space for space in builtin_spaces()}
     if family not in known:

@@ -20,6 +20,7 @@ from kt.problems.yaml_values import (
 from kt.search_spaces.expression import Expression
 from kt.search_spaces.scope import Scope, check_name
 from kt.search_spaces.space import Constraint, LaunchRule, TensorMapRule, Value
+from kt.wording import plural
 
 __all__ = [
     "Choices",
@@ -171,7 +172,7 @@ def _tensor_map(document: Document, scope: Scope, keys: tuple[Key, ...], row: An
     operand = choice(document, (*keys, "operand"), found["operand"], ("a", "b", "c"))
     box = entries(document, (*keys, "box"), found["box"], "sides of a box")
     if len(box) != 2:
-        raise fail(document, (*keys, "box"), f"has {len(box)} sides", "give elements of a row, then rows")
+        raise fail(document, (*keys, "box"), f"has {plural(len(box), 'side')}", "give elements of a row, then rows")
     columns, rows = (scope.expression((*keys, "box", index), side) for index, side in enumerate(box))
     rules = {**_OF_MAP, **found}
     if "copied" in found and "pitch" not in found:

@@ -15,6 +15,7 @@ from kt.search_spaces.enumeration import enumerate_space
 from kt.search_spaces.names import Names
 from kt.tuner.model import order_us
 from kt.tuner.terrain import Landscape, join
+from kt.wording import plural
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -216,19 +217,20 @@ class Candidates:
 
 
 def nothing_valid(candidates: Candidates) -> str:
-    """Why no configuration is valid: the constraints that reject most, and of each family the one that took the rest.
+    """Why no configuration is valid: of each family the constraint that took the rest, then those that reject most.
 
-    What decides is often the one that rejects least: it comes last, as a person's own that no configuration can meet.
+    What decides is often the one that rejects least, as a person's own that no configuration can meet.
     """
     total = sum(found.total for found in candidates.enumerations)
     rejections = [row for found in candidates.enumerations for row in (*found.rejections, *found.problem_rejections)]
     worst = sorted((row for row in rejections if row.count), key=lambda row: -row.count)[:MOST_CAUSES]
     last = {found.space.family: row for found in candidates.enumerations if (row := found.last_rejection)}
     others = [f"{row.count} {_by(row)}" for row in worst if row not in last.values()]
+    before = f"; before, {'; '.join(others)}" if others else ""
     counts = _counts_by_constraint(last)
     word = "the last " if others or len(counts) > 1 else ""
     deciding = [f"{word}{count} {by}" for by, count in counts.items()]
-    return f"none of {total} configurations is valid: {'; '.join((*others, *deciding))}"
+    return f"none of {plural(total, 'configuration')} is valid: {'; '.join(deciding)}{before}"
 
 
 def _counts_by_constraint(last: Mapping[str, Rejection]) -> dict[str, str]:

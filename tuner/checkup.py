@@ -12,6 +12,7 @@ from kt.devices.device import Device
 from kt.errors import KtError
 from kt.tuner.extras import install
 from kt.tuner.toolchain import Toolchain
+from kt.wording import plural
 
 __all__ = ["Check", "checkup", "is_healthy"]
 
@@ -188,4 +189,4 @@ def _check_cache(cache_folder: Path, tell: Callable[[str], None]) -> Check:
         return _failure("cache", error)
     if warnings:
         return Check("cache", "warning", warnings, "`kt cache prune --unreadable` removes entries that cannot be read")
-    return Check("cache", "ok", f"{cache_folder}, {count} results")
+    return Check("cache", "ok", f"{cache_folder}, {plural(count, 'result')}")

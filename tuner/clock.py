@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from kt.errors import InputError
 from kt.tuner.request import Budget
+from kt.wording import plural
 
 __all__ = ["Clock", "check_budget"]
 
@@ -18,7 +19,7 @@ def check_budget(budget: Budget) -> None:
     if budget.seconds is not None and not budget.seconds > 0:
         raise InputError(f"the budget is {budget.seconds:g} s; it must be more than 0")
     if budget.evaluations is not None and budget.evaluations < 1:
-        raise InputError(f"the budget is {budget.evaluations} evaluations a shape; it must be at least 1")
+        raise InputError(f"the budget is {plural(budget.evaluations, 'evaluation')} a shape; it must be at least 1")
 
 
 @dataclass

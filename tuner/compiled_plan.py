@@ -16,6 +16,7 @@ from kt.tuner.occupancy import limiter, occupancy
 from kt.tuner.pruning import main_launch, prune, resources
 from kt.tuner.searches import COMPILED
 from kt.tuner.toolchain import check_target, toolchain
+from kt.wording import plural
 
 if TYPE_CHECKING:
     from kt.cache.records import Status
@@ -119,7 +120,7 @@ def _failure(problem: Problem, count: int, compilation: Compilation) -> KtError:
     if common is not None:
         return common
     causes = "; ".join(compilation.failure_summary(problem.signature))
-    return NoValidConfiguration(f"none of {count} candidates compiles: {causes}")
+    return NoValidConfiguration(f"none of {plural(count, 'candidate')} compiles: {causes}")
 
 
 def _compiled(request: TuneRequest, asked: _Asked, binary: Binary) -> CompiledConfig:

@@ -32,13 +32,13 @@ def compile_source(request: CompileRequest) -> CompileReply:
     began = time.perf_counter()
     result = _nvrtc(request.library).compile(job.source, (f"--gpu-architecture={job.arch}", *job.options))
     binary = replace(_outcome(job.digest, result), seconds=time.perf_counter() - began)
-    cubin, cache_error = result.cubin, ""
+    cubin, cache_error, cubins = result.cubin, "", CubinCache(request.cache_dir)
     if _repeatable(result):
         try:
-            binary = CubinCache(request.cache_dir).put(binary, result.cubin, result.log)
+            binary = cubins.put(binary, result.cubin, result.log)
             cubin = b""
         except OSError as error:
-            cache_error = str(error)
+            cache_error = f"{cubins.root}: {error.strerror or error}"
     return CompileReply(binary, cubin, cache_error, _resident_bytes())
 
 

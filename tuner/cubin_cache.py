@@ -40,8 +40,12 @@ class CubinCache:
         self.root = self.cache_dir / "cubin"
         self._aside: tempfile.TemporaryDirectory[str] | None = None
 
-    def get(self, digest: str) -> Binary | None:
-        """The stored outcome, with `seconds` 0; None if there is none or it is damaged."""
+    def get(self, digest: str, *, used: bool = True) -> Binary | None:
+        """The stored outcome, with `seconds` 0; None if there is none or it is damaged.
+
+        Args:
+            used: it counts as used now (see `prune`); otherwise nothing on disk changes.
+        """
         try:
             record = json.loads(self._record_path(digest).read_bytes())
             binary = _binary(digest, record)
@@ -52,8 +56,9 @@ class CubinCache:
                 binary = replace(binary, path=str(path))
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        with suppress(OSError):  # a read-only cache keeps its times
-            os.utime(self._record_path(digest))
+        if used:
+            with suppress(OSError):  # a read-only cache keeps its times
+                os.utime(self._record_path(digest))
         return binary
 
     def put(self, binary: Binary, cubin: bytes, log: str = "") -> Binary:

@@ -13,6 +13,7 @@ from kt.tuner.cuda import CUDA_ERRORS, MOST_DYNAMIC_SMEM, cupy, driver, in_words
 from kt.tuner.kernel_launch import KernelLaunch, Parameters
 from kt.tuner.messages import Candidate
 from kt.tuner.tensor_map import TensorMapRefused, tensor_map_argument
+from kt.wording import plural
 
 __all__ = ["LaunchRefused", "LoadedCandidate", "Rotation"]
 
@@ -118,4 +119,5 @@ class Rotation:
 
 
 def _in_words(launch: Launch) -> str:
-    return f"{launch.kernel} with {launch.grid} blocks of {launch.block} threads, {launch.smem_bytes} bytes of smem"
+    blocks = f"{plural(launch.grid, 'block')} of {plural(launch.block, 'thread')}"
+    return f"{launch.kernel} with {blocks}, {plural(launch.smem_bytes, 'byte')} of smem"

@@ -8,6 +8,7 @@ from kt.search_spaces.space import Launch
 from kt.tuner.messages import Binary
 from kt.tuner.occupancy import limiter, occupancy
 from kt.tuner.ptxas_log import first_error
+from kt.wording import plural
 
 __all__ = ["lacking", "main_launch", "prune", "resources"]
 
@@ -50,7 +51,7 @@ def prune(binary: Binary, launches: Sequence[Launch], device: Device, *, keep_sp
     registers, spills, smem = resources(binary, launches)
     detail = _cause(launches, device, binary)
     if spills and not keep_spills:
-        detail = detail or f"registers spill: {spills} bytes of each thread"
+        detail = detail or f"registers spill: {plural(spills, 'byte')} of each thread"
     if not detail:
         return None
     return Measurement("pruned", detail=detail, registers=registers, spill_bytes=spills, smem_bytes=smem)
@@ -70,9 +71,10 @@ def _need(launch: Launch, device: Device, registers: int, smem: int) -> str:
     limit = limiter(device, launch.block, registers, smem)
     if limit == "registers":
         return (
-            f"{launch.kernel} needs {registers} registers in each of {launch.block} threads; "
+            f"{launch.kernel} needs {plural(registers, 'register')} in each of {plural(launch.block, 'thread')}; "
             f"a multiprocessor has {device.registers_per_sm}"
         )
     if limit == "shared memory":
-        return f"{launch.kernel} needs {smem} bytes of shared memory; a block has at most {device.smem_per_block_optin}"
+        most = device.smem_per_block_optin
+        return f"{launch.kernel} needs {plural(smem, 'byte')} of shared memory; a block has at most {most}"
     return f"{launch.kernel} has {launch.block} threads; a block has at most 1024"

@@ -94,7 +94,7 @@ class Recorder:
             default_us=_default_us(shape, winner, finals),
             baseline=dict(decision.peers),
             floor_us=floor_us(candidates.problem, candidates.device),
-            tried=len(shape.trials),
+            tried=shape.ended,
             total=len(candidates),
             complete=not shape.cut_short,
             edge=edge(candidates.space(winner.number), winner.config, candidates.problem, candidates.device),

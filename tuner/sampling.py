@@ -11,6 +11,7 @@ from typing import Protocol
 
 from kt.tuner.method import MAX_DOUBLINGS
 from kt.tuner.timing_rules import BatchShape
+from kt.wording import plural
 
 __all__ = ["ONE_RUN", "Batch", "Run", "Sample", "Stopwatch", "TimerStuck", "timed"]
 
@@ -70,4 +71,4 @@ def timed(stopwatch: Stopwatch, samples: Sequence[Sample], lead: Sample | None) 
             return [total / sample.runs for total, sample in zip(elapsed, samples, strict=True)]
         for sample in {id(sample): sample for sample in samples}.values():
             sample.repeats *= 2
-    raise TimerStuck(f"the event timer shows no time for {samples[0].runs} runs")
+    raise TimerStuck(f"the event timer shows no time for {plural(samples[0].runs, 'run')}")

@@ -19,6 +19,7 @@ from kt.search_spaces.launch import resolve
 from kt.tuner.launched import launched_digest
 from kt.tuner.messages import Candidate
 from kt.tuner.pruning import prune, resources
+from kt.wording import part, plural
 
 if TYPE_CHECKING:
     from kt.cache.records import CacheKey, Measurement
@@ -241,6 +242,11 @@ class ShapeRun:
         timed = [trial for trial in self.trials.values() if trial.time_us is not None]
         return sorted(timed, key=lambda trial: (trial.time_us or 0.0, trial.number))
 
+    @property
+    def ended(self) -> int:
+        """How many candidates have an outcome; others wait for a compiler or the GPU, or did when a search was cut."""
+        return sum(trial.measurement is not None for trial in self.trials.values())
+
     def statuses(self) -> dict[str, int]:
         """How many candidates ended in which way."""
         return dict(Counter(trial.measurement.status for trial in self.trials.values() if trial.measurement))
@@ -253,12 +259,12 @@ class ShapeRun:
 
     def without_winner(self) -> ShapeFailed:
         """The failure of a shape of which nothing that was tried can be used; not its own if a budget left others."""
-        left = len(self.candidates) - len(self.trials)
+        left = len(self.candidates) - self.ended
         if not self.cut_short or not left or self.all_alike():
             return ShapeFailed(self._why_none())
         total = len(self.candidates)
         return ShapeFailed(
-            f"the budget ended with {left} of {total} candidates not tried: {self._why_none()}", untuned=True
+            f"the budget ended with {part(left, total, 'candidate')} not tried: {self._why_none()}", untuned=True
         )
 
     def _why_none(self) -> str:
@@ -269,6 +275,7 @@ class ShapeRun:
         tail = f"; for example: {example}" if example else ""
         count = statuses.get("wrong_result", 0)
         if count > 1 and statuses.keys() - NEVER_RAN == {"wrong_result"}:  # that many are seldom wrong alike
-            return f"all {count} candidates that ran differ from the reference, so the reference is suspect{tail}"
+            ran = plural(count, "candidate")
+            return f"all {ran} that ran differ from the reference, so the reference is suspect{tail}"
         counted = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
-        return f"none of {len(self.trials)} candidates can be used: {counted or 'none was tried'}{tail}"
+        return f"none of {plural(self.ended, 'candidate')} can be used: {counted or 'none was tried'}{tail}"

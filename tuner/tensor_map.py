@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kt.problems import Problem
 from kt.search_spaces.space import RowClass, TensorMap
+from kt.wording import plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,7 +93,7 @@ class MapFigures:
         for row in range(min(self.rows.of, self.extents[1])):
             if (address + row * self.strides[0]) % TMA_ALIGNMENT == self._early_bytes:
                 return row
-        figures = f"rows from {address:#x} on, {self.strides[0]} bytes apart"
+        figures = f"rows from {address:#x} on, {plural(self.strides[0], 'byte')} apart"
         raise TensorMapRefused(f"{figures}, do not fall into {self.rows.of} classes by their distance from 16 bytes")
 
 

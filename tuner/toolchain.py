@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kt.templates.source import Source
     from kt.tuner.messages import CompileJob
 
-__all__ = ["Toolchain", "check_target", "compile_job", "toolchain"]
+__all__ = ["Toolchain", "check_target", "compile_job", "job_digest", "toolchain"]
 
 _OPTIONS = ("-std=c++17",)  # what decides the code; never fast-math or flush-to-zero, which change results
 _REPORT = ("--ptxas-options=-v",)  # registers, spills and shared memory into the log
@@ -145,10 +145,14 @@ def compile_job(source: Source, arch: str, tc: Toolchain) -> CompileJob:
 
     check_target(tc, arch)
     _check_headers(source, tc)
-    identity = "\n".join([f"kt cubin {_FORMAT}", tc.label, arch, source.text])
-    digest = hashlib.sha256(identity.encode()).hexdigest()
     includes = tuple(f"--include-path={folder}" for folder in tc.include_dirs)
-    return CompileJob(digest, source.text, arch, (*tc.options, *_REPORT, *includes))
+    return CompileJob(job_digest(source, arch, tc.label), source.text, arch, (*tc.options, *_REPORT, *includes))
+
+
+def job_digest(source: Source, arch: str, label: str) -> str:
+    """The digest of a job for the toolchain of this label, which need not be here."""
+    identity = "\n".join([f"kt cubin {_FORMAT}", label, arch, source.text])
+    return hashlib.sha256(identity.encode()).hexdigest()
 
 
 def _check_headers(source: Source, tc: Toolchain) -> None:

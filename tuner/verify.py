@@ -19,6 +19,7 @@ from kt.tuner.exact_values import exact_scalars, random_scalars, second_scalars
 from kt.tuner.operands import LEFT_OVER_PATTERN, OUT_PATTERN, Operands
 from kt.tuner.reference_kernels import ReferenceKernels, Report
 from kt.tuner.tolerance import Tolerance, tolerance
+from kt.wording import part, plural, verb
 
 __all__ = ["Launch", "Verifier", "decode_element", "describe_mismatch", "scalars_of_passes"]
 
@@ -99,7 +100,7 @@ class Verifier:
                 what += f", error up to {report.worst:.3g} times what is allowed"
             parts.append(f"{self._mismatch(report)} ({what})")
         if stray.count:
-            parts.append(f"{stray.count} elements outside C were overwritten")
+            parts.append(f"{plural(stray.count, 'element')} outside C {verb(stray.count, 'was', 'were')} overwritten")
         return "; ".join(parts)
 
     def _run(self, launch: Launch, kind: str, scalars: Scalars) -> None:
@@ -185,7 +186,8 @@ def describe_mismatch(problem: Problem, count: int, first: tuple[int, int, int],
     """`3 of 4096 elements differ, first at (5, 63): got 1, want 2`; with the batch in front if there are several."""
     place = first if problem.batch > 1 else first[1:]
     total = problem.m * problem.n * problem.batch
-    return f"{count} of {total} elements differ, first at {place}: got {got:.9g}, want {want:.9g}"
+    differing = part(count, total, "element", "differs", "differ")
+    return f"{differing}, first at {place}: got {got:.9g}, want {want:.9g}"
 
 
 def decode_element(data: bytes, dtype: str) -> float:

@@ -53,7 +53,7 @@ WRONG = {
     "reads padding of A": ({"LENGTH": "(p.k + 1)"}, "elements differ"),
     "writes padding of C": ({"AFTER": "if (column == p.n - 1) c[1] = 0;"}, "elements outside C"),
     "writes a row too many": ({"AFTER": "if (row == p.m - 1) c[p.ldc] = 0;"}, "elements outside C"),
-    "writes before C": ({"AFTER": "if (i == 0) c[-1] = 0;"}, "1 elements outside C"),
+    "writes before C": ({"AFTER": "if (i == 0) c[-1] = 0;"}, "1 element outside C"),
     "overwrites an operand": ({"AFTER": "if (i == 0) ((float*)p.a)[5] = 1.5f;"}, "memory far outside C"),
 }
 

@@ -200,7 +200,7 @@ def test_errors_in_a_later_batch_and_the_last_tile_are_seen(worker: Worker, naiv
     last = naive(problem, "last", AFTER="if (i == (i64)p.batch * p.m * p.n - 1) *c += 1;")
     reply = worker.request(Screen(last, None), LIMIT_S)
     assert reply.measurement.status == "wrong_result"
-    assert "1 of 34840 elements differ, first at (3, 129, 66)" in reply.measurement.detail
+    assert "1 of 34840 elements differs, first at (3, 129, 66)" in reply.measurement.detail
 
 
 # Kernels that count, among the words they find without having written them, those that are `word`. Only a branch that

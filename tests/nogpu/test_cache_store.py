@@ -287,7 +287,7 @@ def test_a_damaged_measurement_is_passed_over_with_a_warning(damage: str, tmp_pa
         store.put_measurements(key, [(config(i), "s", Measurement("ok", 1.0)) for i in (1, 2)])
         store.connection.execute(f"UPDATE measurements SET {damage} WHERE config = ?", (config(1).identity,))
         assert list(store.measurements(key)) == [(config(2).identity, "s")]
-        assert "1 measurements of fp32 nn 512x512x512" in str(store.warnings[0])
+        assert "1 measurement of fp32 nn 512x512x512" in str(store.warnings[0])
 
 
 def test_paths_with_any_characters_work(tmp_path: Path, make_winner: Make) -> None:

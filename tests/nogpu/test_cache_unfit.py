@@ -84,7 +84,7 @@ def test_what_is_no_winner_can_be_removed(
         (odd,) = connection.execute("SELECT count(*) FROM measurements WHERE key_id = 2").fetchone()
     pruned = kt("cache", "prune", "--unreadable", *small_family)
     assert pruned.code == 0
-    assert pruned.out.splitlines()[0] == f"1 winners and {odd} measurements removed"
+    assert pruned.out.splitlines()[0] == f"1 winner and {odd} measurements removed"
     assert reason in pruned.out
     listed = kt("show-cache", "--json", *small_family)
     assert [entry["problem"]["m"] for entry in listed.json["entries"]] == [128]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kt.cache.location import database_path
 from kt.cache.records import BestConfig
 from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources, current_spaces
@@ -274,6 +276,17 @@ def test_filters_that_fit_nothing_are_not_an_empty_cache(kt: Command, own_enviro
     assert kt("show-cache", "--device", "A100").err.endswith("match; they are of NVIDIA H200\n")
 
 
+def test_a_single_result_that_does_not_fit_is_one(
+    kt: Command, own_environment: Path, fresh: Command, tmp_path: Path
+) -> None:
+    """Neither "none of the 1 result", nor of the 1 shape."""
+    _fill(own_environment, fresh(512))
+    assert "the only result in " in kt("show-cache", "--device", "A100").err
+    file = tmp_path / "one.yaml"
+    file.write_text("shapes: [{m: 512, n: 512, k: 512}]\n")
+    assert f"no shape of {file} has dtype fp64" in kt("show-cache", "--shapes", file, "--dtype", "fp64").err
+
+
 def test_what_is_only_predicted_elsewhere_is_not_called_tuned(
     kt: Command, own_environment: Path, fresh: Command, shapes: Path
 ) -> None:
@@ -433,6 +446,55 @@ def test_export_leaves_out_what_is_stale_and_says_so(kt: Command, own_environmen
     assert [row["problem"]["m"] for row in predicted.json["rows"]] == [1, 512]
 
 
+def test_many_that_are_left_out_for_one_reason_have_one_line(
+    kt: Command, own_environment: Path, fresh: Command
+) -> None:
+    """How many, why, and the first ones; --verbose names each. Other reasons and other GPUs have lines of their own."""
+    stale = [fresh(m, sources={"simt": "old"}) for m in range(1, 45)]
+    partial = [fresh(m, complete=False, tried=m) for m in (100, 200)]
+    _fill(own_environment, fresh(512), *stale, *partial, fresh(7, device=LESS, sources={"simt": "old"}))
+    said = kt("export", "--json", "--complete").err.splitlines()
+    assert said[1:] == [
+        f"kt: left out: 44 winners on {H200.label}: stale (template or space of simt changed): fp32 nn 1x512x512, "
+        "fp32 nn 2x512x512, fp32 nn 3x512x512 and 41 more; --verbose names all",
+        f"kt: left out: 2 winners on {H200.label}: partial: fp32 nn 100x512x512, fp32 nn 200x512x512",
+    ]
+    assert said[0].startswith(f"kt: left out: fp32 nn 7x512x512 on {LESS.label}: stale (")
+    verbose = kt("export", "--json", "--complete", "--verbose").err
+    assert len(verbose.splitlines()) == 47
+    assert f"kt: left out: fp32 nn 100x512x512 on {H200.label}: partial (100 of 92 tried)" in verbose
+
+
+def test_entries_that_cannot_be_read_for_one_reason_have_one_line(
+    kt: Command, own_environment: Path, fresh: Command
+) -> None:
+    """The first ones and how many more; --verbose, and the document, name each."""
+    _fill(own_environment, *(fresh(m) for m in range(1, 6)))
+    with sqlite3.connect(database_path(own_environment)) as database:
+        database.execute("UPDATE best SET record = '{}'")
+    database.close()
+    for command in (("show-cache",), ("export", "--json")):
+        warnings = [line for line in kt(*command).err.splitlines() if "warning: " in line]
+        assert len(warnings) == 1
+        assert "fp32 nn 3x512x512" in warnings[0]
+        assert " and 2 more: " in warnings[0]
+        assert kt(*command, "--verbose").err.count("kt: warning: ") == 5
+    assert len(kt("show-cache", "--json").json["warnings"]) == 5
+
+
+def test_the_hint_of_an_empty_export_is_a_way_out(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """Not an option that was given, or that would not help."""
+    _fill(own_environment, fresh(512, complete=False, predicted=True, method="model/1"))
+    assert "hint: --predicted takes" in kt("export", "--json").err
+    assert "hint: --predicted takes" in kt("export", "--json", "--complete").err
+    assert "hint: without --complete, " in kt("export", "--json", "--complete", "--predicted").err
+    _fill(own_environment, fresh(256, complete=False))
+    assert "hint: without --complete, " in kt("export", "--json", "--device", "h200", "--complete", "--predicted").err
+    assert kt("export", "--json", "--predicted").code == 0
+    filtered = kt("export", "--json", "--predicted", "--dtype", "fp64", "--device", "h200").err
+    assert "the cache has nothing to export for --dtype fp64 and --device h200\n" in filtered
+
+
 def test_export_of_shapes_is_all_or_nothing(
     kt: Command, own_environment: Path, fresh: Command, shapes: Path, tmp_path: Path
 ) -> None:
@@ -506,7 +568,7 @@ def test_cache_merge_of_nothing_is_refused(kt: Command, tmp_path: Path) -> None:
 def test_cache_prune(kt: Command, own_environment: Path, fresh: Command) -> None:
     """What is stale goes, the rest stays; --dry-run only counts."""
     _fill(own_environment, fresh(512), fresh(256, sources={"simt": "old"}))
-    assert "1 winners" in kt("cache", "prune", "--stale", "--dry-run").out
+    assert "1 winner" in kt("cache", "prune", "--stale", "--dry-run").out
     assert len(kt("show-cache", "--json").json["entries"]) == 2
     assert kt("cache", "prune", "--stale", "--json").json["winners"] == 1
     assert [entry["problem"]["m"] for entry in kt("show-cache", "--json").json["entries"]] == [512]
@@ -515,7 +577,7 @@ def test_cache_prune(kt: Command, own_environment: Path, fresh: Command) -> None
 def test_a_dry_run_frees_nothing_and_says_nothing_of_it(kt: Command, own_environment: Path, fresh: Command) -> None:
     """How many bytes there are to gain is not known before."""
     _fill(own_environment, fresh(256, sources={"simt": "old"}))
-    assert kt("cache", "prune", "--stale", "--dry-run").out == "1 winners and 0 measurements would be removed\n"
+    assert kt("cache", "prune", "--stale", "--dry-run").out == "1 winner and 0 measurements would be removed\n"
 
 
 @pytest.mark.parametrize("option", ["--stale", "--failed", "--unreadable", "--damaged", "--cubins"])

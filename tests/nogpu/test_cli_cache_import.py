@@ -206,7 +206,7 @@ def test_what_has_no_end_is_refused(kt: Command, monkeypatch: pytest.MonkeyPatch
 def test_a_table_is_read_from_standard_input_once(kt_process: Command, fresh: Make, own_environment: Path) -> None:
     """`-` works, and twice it cannot."""
     text = render_table([fresh(512)])
-    assert kt_process("cache", "import", "-", stdin="\ufeff" + text).out.startswith("1 new winners")
+    assert kt_process("cache", "import", "-", stdin="\ufeff" + text).out.startswith("1 new winner")
     assert "kt: error: <stdin>:1:1: not JSON" in kt_process("cache", "import", "-", stdin="nothing").err
     assert kt_process("cache", "import", "-", "-", stdin=text).code == 2
     assert kt_process("cache", "import", "-", "--space", "-", stdin=text).code == 2
@@ -244,7 +244,7 @@ def test_a_row_that_cannot_be_what_it_says_is_left_out_and_named(
     table.write_text(json.dumps(document))
     outcome = kt("cache", "import", table)
     assert outcome.code == 0
-    assert "1 new winners" in outcome.out
+    assert "1 new winner" in outcome.out
     assert "256x512x512" in outcome.err
     assert "was left out" in outcome.err
     assert times(kt) == {512: 12.5}

@@ -132,6 +132,13 @@ def test_messages_never_get_into_the_data() -> None:
     assert (done.returncode, done.stdout) == (5, "")
 
 
+def test_messages_that_nobody_can_read_do_not_end_the_work() -> None:
+    """A log on a full disk costs the log: data and exit code are what they are."""
+    for command, code in (("plan gemm --device model:h200 --dtype fp64", 0), ("export --json", 5), ("nope", 2)):
+        done, whole = _shell(f"kt {command} 2>/dev/full"), _shell(f"kt {command} 2>/dev/null")
+        assert (done.returncode, done.stdout) == (whole.returncode, whole.stdout) == (code, whole.stdout)
+
+
 @pytest.mark.parametrize("variables", [{}, {"PYTHONIOENCODING": "utf-8:strict"}, {"PYTHONIOENCODING": "ascii"}])
 @pytest.mark.parametrize("command", ["cache path", "show-cache"])
 def test_a_path_that_is_not_utf_8(command: str, variables: dict[str, str], tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_shape_that_nothing_fits_is_exit_3(kt: Command, shapes: Path, narrow: 
     space.write_text(space.read_text().replace("launches:", "  - {require: m >= 80, reason: few rows}\nlaunches:"))
     outcome = kt("plan", "gemm", "--shapes", shapes, *narrow)
     assert outcome.code == 3
-    assert "1 of 2 shapes have no valid configuration" in outcome.err
+    assert "1 of 2 shapes has no valid configuration" in outcome.err
     assert "fp32 nn 64x64x64" in outcome.err
     assert "few rows" in outcome.err
     space.write_text(space.read_text().replace("m >= 80", "m >= 800"))
@@ -171,7 +171,7 @@ def test_what_fails_for_one_shape_only_is_told_of_that_shape(
     _edit_template(narrow, "float sum = 0;", "float sum = 0{{ ';' if align_c == 16 else '' }}")
     outcome = kt("plan", "gemm", "--compile", "--shapes", shapes, "--device", "model:a100", *narrow)
     assert outcome.code == 3
-    assert "1 of 2 shapes have no valid configuration" in outcome.err
+    assert "1 of 2 shapes has no valid configuration" in outcome.err
     assert "  fp32 nn 64x63x64: " in outcome.err
     assert 'expected a ";"' in outcome.err
     assert _kept_source(outcome.err).is_file()
@@ -244,7 +244,7 @@ def test_a_space_that_is_bad_for_some_shapes_is_exit_3(
     space.write_text(space.read_text() + "workspace_bytes: 1 // (m - 64)\n")
     outcome = kt(*command, "--shapes", shapes, "--device", "model:a100", *small_family)
     assert outcome.code == 3
-    assert "1 of 2 shapes have no valid configuration" in outcome.err
+    assert "1 of 2 shapes has no valid configuration" in outcome.err
     assert f"fp32 nn 64x64x64: {space}: `1 // (m - 64)`: // by zero" in outcome.err
 
 
@@ -272,7 +272,7 @@ def test_what_the_cache_answers_is_not_counted(kt: Command, shapes: Path, narrow
     assert [(shape["cached"], shape["evaluations"] > 0) for shape in document["shapes"]] == [
         (True, False), (False, True),
     ]  # fmt: skip
-    assert "1 of 2 shapes are in the cache" in kt("plan", "gemm", *options).out
+    assert "1 of 2 shapes is in the cache" in kt("plan", "gemm", *options).out
     assert kt("tune", "gemm", *options, "-q").code == 0
     document = kt("plan", "gemm", *options, "--json").json
     assert (document["cached"], document["kernels"], document["seconds"]) == (2, 0, 0)

@@ -168,7 +168,7 @@ def test_a_failed_shape_is_exit_3_and_leaves_the_file(
     outcome = kt(*TUNE, shapes, "-o", target)
     assert outcome.code == 3
     assert target.read_text() == "old"
-    assert "1 of 3 shapes have no valid configuration" in outcome.err
+    assert "1 of 3 shapes has no valid configuration" in outcome.err
     assert "fp32 nn 256x512x512: all 9 candidates: wrong result" in outcome.err
     assert f"{target} was left as it was" in outcome.err
     assert "no valid configuration" in outcome.out

@@ -129,7 +129,7 @@ def test_the_removal_of_what_cannot_be_read_can_be_tried(kt: Command, spoilt: Pa
     dry = kt("cache", "prune", "--unreadable", "--dry-run", "--json").json
     assert (spoilt / "kt.sqlite3").read_bytes() == before
     assert kt("cache", "prune", "--unreadable", "--dry-run").out.startswith(
-        "1 winners and 1 measurements would be removed\n"
+        "1 winner and 1 measurement would be removed\n"
     )
     done = kt("cache", "prune", "--unreadable", "--json").json
     assert (dry.pop("dry_run"), done.pop("dry_run")) == (True, False)

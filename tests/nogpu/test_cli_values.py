@@ -54,16 +54,66 @@ def test_one_space_alone_can_be_named(kt: Command, shapes: Path) -> None:
     assert "kt: error: --space is given twice" in outcome.err
 
 
+@pytest.mark.parametrize("option", ["--output", "--depfile"])
+def test_one_output_alone_can_be_named(kt: Command, tmp_path: Path, option: str) -> None:
+    """The first of two files would not have been written, without a word; -o is --output."""
+    short = "-o" if option == "--output" else option
+    outcome = kt("export", "--json", "-o", tmp_path / "t", short, tmp_path / "one", option, tmp_path / "two")
+    assert (outcome.code, list(tmp_path.glob("[ot]*"))) == (2, [])
+    assert f"kt: error: {option} is given twice" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("x=1:9",), "--range 'x=1:9': it is no range\nhint: m=1:4096, or"),
+        (("m=1:0",), "--range 'm=1:0': the range from 1 to 0 is empty\nhint: give the smaller one first"),
+        (("m=1:9:0",), "--range 'm=1:9:0': it has 0 buckets; there must be 1 to 256"),
+        (("m=1:9", "m=1:4"), "--range 'm=1:4': m has another range already\nhint: give one for a size"),
+    ],
+)
+def test_a_range_that_cannot_be_used_is_shown(kt: Command, shapes: Path, given: tuple[str, ...], said: str) -> None:
+    """With what is wrong with it, and what to write."""
+    options = [word for text in given for word in ("--range", text)]
+    outcome = kt("plan", "gemm", "--device", "model:h200", "--shapes", shapes, *options)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"kt: error: {said}")
+
+
+def test_a_shapes_file_in_the_place_of_a_space_is_told_by_its_key(kt: Command, shapes: Path) -> None:
+    """Not by what it lacks as a space."""
+    outcome = kt("plan", "gemm", "--device", "model:h200", "--space", shapes)
+    assert outcome.code == 2
+    assert "shapes.yaml:1:1: dtype is not a known key; did you mean dtypes?" in outcome.err
+
+
 def test_an_option_without_its_value_names_the_command_s_help(kt: Command) -> None:
     outcome = kt("plan", "gemm", "--range")
     assert outcome.code == 2
     assert "hint: `kt plan gemm --help` lists what there is" in outcome.err
 
 
-def test_a_number_of_kernels_is_asked_for_in_words(kt: Command) -> None:
+def test_a_number_is_asked_for_in_words_beside_what_was_given(kt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a variable above all, which was perhaps set somewhere else."""
     outcome = kt("export", "--header", "--max-kernels", "few")
     assert outcome.code == 2
-    assert "wanted is a whole number, 1 or more" in outcome.err
+    assert "'few' is not a whole number, 1 or more" in outcome.err
+    for value, shown in (("fast", "'fast'"), ("1.5", "'1.5'"), ("257", "257"), ("-1", "-1")):
+        monkeypatch.setenv("KT_JOBS", value)
+        assert f"kt: error: KT_JOBS: {shown} is not a whole number from 0 to 256\n" in kt("plan", "gemm").err
+
+
+@pytest.mark.parametrize(
+    "command", [("tune", "gemm"), ("plan", "gemm"), ("bench", "gemm"), ("show-cache",), ("export", "--json")]
+)
+def test_a_format_that_nobody_knows_is_told_of_its_option(kt: Command, shapes: Path, command: tuple[str, ...]) -> None:
+    """With those that there are, and the nearest; an empty one, as of a variable that is not set, is none."""
+    for given in ((), ("--shapes", shapes)) if command[0] not in ("tune", "bench") else (("--shapes", shapes),):
+        outcome = kt(*command, *given, "--dtype", "fp23")
+        assert outcome.code == 2
+        assert outcome.err.startswith("kt: error: --dtype is 'fp23'; it must be one of fp32, tf32, fp64, ")
+        assert "hint: did you mean fp32?\n" in outcome.err
+        assert "--dtype is ''" in kt(*command, *given, "--dtype", "").err
 
 
 def test_quiet_and_verbose_together(kt: Command, shapes: Path, small_family: tuple[str, ...]) -> None:
@@ -95,7 +145,7 @@ def test_a_negative_seed_is_refused(kt: Command, shapes: Path) -> None:
     """--seed is 0 or more, as random number generators want it."""
     outcome = kt("tune", "gemm", "--device", "model:h200", "--shapes", shapes, "--seed", "-1")
     assert outcome.code == 2
-    assert "invalid value for '--seed': wanted is a whole number, 0 or more" in outcome.err
+    assert "invalid value for '--seed': -1 is not a whole number, 0 or more" in outcome.err
 
 
 def test_help_speaks_of_values_in_words(kt: Command) -> None:

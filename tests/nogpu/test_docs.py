@@ -205,6 +205,9 @@ def test_the_makefiles_of_the_docs(tmp_path: Path, recipe: int, asked_again: boo
         os.utime(tmp_path / "table.stamp", (now - 150, now - 150))
     calls, built = make("two", now - 100)
     assert (built, calls) == ("two", 4 if asked_again else 3)
+    (tmp_path / "table.json").unlink()
+    calls, built = make("three", now - 100)
+    assert built == "three", "a table that was deleted comes back, whatever the stamp says"
 
 
 def test_what_no_family_serves_is_documented() -> None:

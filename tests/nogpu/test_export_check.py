@@ -54,7 +54,7 @@ def test_missing_shapes_are_exit_5(kt: Command, put: Callable[..., None], shapes
     put(512)
     outcome = kt("export", "--check", "--shapes", shapes, "-q")
     assert outcome.code == 5
-    assert outcome.err.startswith("kt: error: 1 of 2 shapes have no winner\n  fp32 nn 256x512x512\nhint: kt tune")
+    assert outcome.err.startswith("kt: error: 1 of 2 shapes has no winner\n  fp32 nn 256x512x512\nhint: kt tune")
     assert outcome.out == ""
 
 
@@ -70,7 +70,7 @@ def test_stale_entries_are_exit_6(kt: Command, put: Callable[..., None], shapes:
     put(256, sources={"simt": "old"})
     outcome = kt("export", "--check", "--shapes", shapes)
     assert outcome.code == 6
-    assert "1 of 2 shapes have only a stale winner" in outcome.err
+    assert "1 of 2 shapes has only a stale winner" in outcome.err
     assert "256x512x512: stale (template or space of simt changed)" in outcome.err
 
 

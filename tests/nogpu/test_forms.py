@@ -1,5 +1,6 @@
 """Kernels of several forms: which there are, when an export takes them, and what it says of them."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +13,19 @@ from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources
 from kt.cli.export_forms import FormsCompiled
 from kt.devices.catalog import modelled
+from kt.errors import CompilerUnavailable
 from kt.export.collect import collect, collect_few
 from kt.export.dispatch import pick
 from kt.export.forms import forms_of
-from kt.export.kernels import Kernel
+from kt.export.kernels import Kernel, on_device
 from kt.problems import LAYOUTS, Problem
 from kt.search_spaces.launch import resolve, violated
 from kt.search_spaces.loader import builtin_spaces
 from kt.search_spaces.space import Config
-from kt.tuner.messages import Binary
+from kt.tuner.cubin_cache import CubinCache
+from kt.tuner.messages import Binary, CompileJob
 from kt.tuner.method import METHOD_LABEL
+from kt.tuner.toolchain import Toolchain, toolchain
 
 Command = Callable[..., Any]
 SPACES = {space.family: space for space in builtin_spaces()}
@@ -152,7 +156,7 @@ def test_a_compiled_kernel_is_admitted_if_nothing_is_wrong(
     """Spills of any of its launches, warnings and errors refuse it."""
     compiled = FormsCompiled((), tmp_path)
     binary = replace(Binary("digest", registers={"kt_gemm": 168}, spill_bytes={"kt_gemm": 0}), **changes)
-    monkeypatch.setattr(compiled, "_compiled", lambda _: binary)
+    monkeypatch.setattr(compiled, "_of_unknown", lambda _: [binary])
     _, found = collect_few(tuned(), SPACES, most=1, admits=lambda _: True)
     kernel = found.served[0].kernel
     assert compiled(kernel) is admitted
@@ -160,18 +164,97 @@ def test_a_compiled_kernel_is_admitted_if_nothing_is_wrong(
     assert "168 registers" in compiled.told(kernel)
 
 
+class Pool:
+    """Compiles in no time."""
+
+    made = 0
+
+    def __init__(self, workers: int, cubins: CubinCache, *, warn: Callable[[str], None]) -> None:
+        Pool.made += 1
+        self.pending, self._jobs = 0, list[CompileJob]()
+
+    def submit(self, job: CompileJob) -> None:
+        self.pending += 1
+        self._jobs.append(job)
+
+    def poll(self, timeout: float) -> list[Binary]:
+        self.pending -= 1
+        return [Binary(self._jobs.pop().digest)]
+
+    def close(self) -> None:
+        pass
+
+
+def test_one_pool_compiles_all_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are asked about next are there together, whatever order they end in; what is known is not asked for
+    again. A pool starts no process, and says no second time that the cache cannot be written, for another kernel."""
+    monkeypatch.setattr("kt.tuner.compile_pool.CompilePool", Pool)
+    kernels = [of_several_forms(config(tile_n=tile_n)) for tile_n in (64, 128, 256)]
+    with FormsCompiled((), tmp_path) as compiled:
+        compiled.expect([*kernels[:2], kernels[0]])
+        assert len({compiled.binary(kernel).digest for kernel in kernels}) == 3
+        assert all(map(compiled, kernels))
+    assert Pool.made == 1
+
+
+def of_several_forms(chosen: Config) -> Kernel:
+    signature = Problem(4096, 4096, 4096, "bf16", "nt").signature
+    kernel = on_device(WGMMA, chosen, signature, GPU.compute_capability)
+    return replace(kernel, forms=forms_of(WGMMA, chosen, signature, kernel.arch))
+
+
 @pytest.mark.usefixtures("no_gpu")
 def test_the_command_compiles_them_and_says_that_they_are_predicted(
-    kt: Command, own_environment: Path, tmp_path: Path
+    kt: Command, own_environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One kernel with its registers, and whose times it has; the header says so too."""
     with Store.open(own_environment) as store:
         for best in tuned():
-            store.put_best(best)
+            store.put_best(replace(best, key=replace(best.key, toolchain=toolchain().label)))
     header = tmp_path / "kt_gemm.cuh"
     outcome = kt("export", "--header", "--max-kernels", "1", "-o", header)
     assert outcome.code == 0, outcome.err
     assert "kernel 1 serves nn, nt, tn, tt, rows of C aligned to 16 bytes or less; " in outcome.err
     assert "measured of a kernel of that layout alone" in outcome.err
-    assert "1 kernels in place of 5" in outcome.err
+    assert "1 kernel in place of 5" in outcome.err
     assert "measured of kernels for one layout each: they are predicted" in header.read_text()
+    check_without_compiling(kt, own_environment, header, monkeypatch)
+
+
+def check_without_compiling(kt: Command, cache: Path, header: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check says the same with NVRTC and without, by what the export has left in the cache, and writes nothing; if
+    the cache does not have it, the check says that it cannot tell."""
+    export = ("export", "--header", "--max-kernels", "1", "-o", header)
+    arguments = (*export, "--check")
+    before = state(cache)
+    assert (kt(*arguments).code, state(cache)) == (0, before)
+    with monkeypatch.context() as patched:
+        patched.setattr("kt.tuner.toolchain.toolchain", no_toolchain)
+        assert (kt(*arguments).code, state(cache)) == (0, before)
+        shutil.rmtree(cache / "cubin")
+        without = kt(*arguments)
+    assert without.code == 6
+    assert "it cannot be told what the header would be: 1 kernel of several forms that it may have" in without.err
+    assert len(without.err.splitlines()) == 2
+    assert (kt(*arguments).err, (cache / "cubin").exists()) == (without.err, False)
+    for place, failing in (("toolchain", no_toolchain), ("compile_job", no_job)):  # no NVRTC, and none that fits
+        with monkeypatch.context() as patched:
+            patched.setattr(f"kt.tuner.toolchain.{place}", failing)
+            outcome = kt(*export)
+        assert outcome.code == 0
+        assert outcome.err.count("each kernel has one layout, for those of several are compiled first: ") == 1
+        assert "measured of kernels for one layout each" not in header.read_text()
+
+
+def no_toolchain() -> Toolchain:
+    raise CompilerUnavailable("NVRTC, CUDA's run-time compiler, was not found")
+
+
+def no_job(*_: object) -> CompileJob:
+    raise CompilerUnavailable("NVRTC 12.0 supports sm_50 to sm_89; the device is sm_90a")
+
+
+def state(folder: Path) -> dict[Path, int]:
+    """When each file below a folder was last written, SQLite's own beside its file apart."""
+    files = (path for path in folder.rglob("*") if not path.name.endswith(("-wal", "-shm")))
+    return {path: path.stat().st_mtime_ns for path in files if path.is_file()}

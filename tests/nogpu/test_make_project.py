@@ -88,6 +88,25 @@ def test_a_comment_rebuilds_nothing(project: Callable[..., str], tmp_path: Path,
     assert make() == (False, 2)
 
 
+def test_a_header_that_was_deleted_comes_back(
+    project: Callable[..., str], tmp_path: Path, own_environment: Path
+) -> None:
+    """By plain make, as it was, and the program is built again; the stamp alone is no header."""
+    folder, compiler = tmp_path / "project", tmp_path / "compiler"
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o755)
+    keep_one_shape(folder)
+    project(f"NVCC={compiler}")
+    before = (folder / "kt_gemm.cuh").read_bytes()
+    (folder / "kt_gemm.cuh").unlink()
+    age(folder, own_environment)
+    assert "export --header" in project(f"NVCC={compiler}")
+    assert (folder / "kt_gemm.cuh").read_bytes() == before
+    assert (folder / "compiled").read_text().count("compiled") == 2
+    age(folder, own_environment)
+    assert "kt" not in project(f"NVCC={compiler}").replace("kt_gemm", "")
+
+
 @pytest.mark.slow
 def test_other_flags_ask_kt_again(project: Callable[..., str], tmp_path: Path, own_environment: Path) -> None:
     """So a program of predicted winners does not outlive the flags that wanted it; the same flags ask nothing."""

@@ -163,7 +163,7 @@ def test_an_entry_that_cannot_be_read_is_left_out_and_named(tmp_path: Path, make
         assert report.measurements == 0
         assert [str(warning) for warning in report.warnings] == [
             "cache entry 1 (fp32 nn 1x1x1 on NVIDIA H200): cannot be used: config: missing",
-            "1 measurements of fp32 nn 1x1x1 on NVIDIA H200: were left out: unknown status or time",
+            "1 measurement of fp32 nn 1x1x1 on NVIDIA H200: was left out: unknown status or time",
         ]
 
 

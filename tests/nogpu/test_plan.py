@@ -380,11 +380,11 @@ def test_what_takes_the_rest_of_several_families_is_told_once(space: SearchSpace
     )
 
 
-def test_the_message_for_nothing_valid_names_the_constraint_that_decides(space: SearchSpace) -> None:
+def test_the_message_for_nothing_valid_begins_with_the_constraint_that_decides(space: SearchSpace) -> None:
     """What took the rest: however little that is, without it there would be something."""
     rules = [f"tile_m != {value}" for value in (16, 32, 64)] + ["tile_n != 16", "tile_n != 32", "m < 64", "m > 1"]
     narrow = replace(space, constraints=tuple(Constraint(parse(text), "mine") for text in rules))
     assert nothing_valid(Candidates(SQUARE, H200, [narrow])) == (
-        "none of 144 configurations is valid: 36 by `tile_m != 16` (mine); 36 by `tile_m != 32` (mine); "
-        "36 by `tile_m != 64` (mine); the last 12 by `m < 64` (mine)"
+        "none of 144 configurations is valid: the last 12 by `m < 64` (mine); before, 36 by `tile_m != 16` (mine); "
+        "36 by `tile_m != 32` (mine); 36 by `tile_m != 64` (mine)"
     )

@@ -207,6 +207,20 @@ def test_finalists_of_other_kernels_tell_the_clock_too(tmp_path: Path) -> None:
     assert {chosen: one.time_us for chosen, one in of_shape.items()} == {SMALL: pytest.approx(770.0)}
 
 
+def test_winners_of_other_formats_let_in_no_times(tmp_path: Path) -> None:
+    """What a header has of one format is the same, whatever is exported beside it."""
+    first, second = winner(SHAPES[0], SMALL, 20.0), winner(SHAPES[1], WIDE, 100.0)
+    doubles = winner(replace(SHAPES[0], dtype="fp64", accumulator="", out_dtype=""), config(tile_n=128), 50.0)
+    with Store.open(tmp_path) as store:
+        for chosen in (WIDE, doubles.config):
+            one = Measurement("ok", 30.0, samples=5)
+            store.put_measurement(first.key, chosen, digest(SHAPES[0], chosen), one)
+        alone = dict(winners_elsewhere(store, [first, second], SPACES, ()))
+        beside = dict(winners_elsewhere(store, [doubles, first, second], SPACES, ()))
+    assert alone[first.key].keys() == {WIDE}
+    assert beside == {**alone, doubles.key: {}}
+
+
 @pytest.mark.parametrize("screened_us", [5.0, 4000.0])
 def test_an_odd_screening_is_no_clock(screened_us: float) -> None:
     """Of a shape that has no other refined measurement: else every other time of it would be scaled a hundredfold."""
@@ -306,7 +320,7 @@ def test_at_most_a_number() -> None:
     _, one = collect_few(listed, SPACES, searches, most=1)
     assert one.kernels == 1
     assert one.mean_loss == pytest.approx((1.02 * 1.1) ** (1 / 3) - 1)
-    with pytest.raises(NoValidConfiguration, match="no 1 kernels"):
+    with pytest.raises(NoValidConfiguration, match="no 1 kernel"):
         collect_few(listed, SPACES, searches, most=1, within=0.03)
 
 
@@ -437,7 +451,7 @@ def test_the_command_tells_predictions_and_unknown_losses(kt: Command, own_envir
     assert sum("slower, predicted" in line for line in lines) == 2
     assert sum("kernel 1, " in line for line in lines) == 2
     assert sum("the generic kernel, unknown loss" in line for line in lines) == 1
-    assert "1 kernels in place of 2: 0.0% slower (geometric mean), at most 0.0%" in outcome.err
+    assert "1 kernel in place of 2: 0.0% slower (geometric mean), at most 0.0%" in outcome.err
     assert "; times: 2 predicted; shapes with the generic kernel, of unknown loss" in outcome.err
     assert "measured" not in outcome.err
 
@@ -456,7 +470,7 @@ def test_the_command_tells_what_few_kernels_lose(kt: Command, own_environment: P
     outcome = kt("export", "--header", "--max-kernels", "1", "-o", header)
     assert outcome.code == 0, outcome.err
     assert "fp32 nn 2048x2048x2048: kernel 1, 10.0% slower, measured" in outcome.err
-    assert "1 kernels in place of 2: 3.9% slower (geometric mean), at most 10.0%" in outcome.err
+    assert "1 kernel in place of 2: 3.9% slower (geometric mean), at most 10.0%" in outcome.err
     assert "expected" not in outcome.err
     assert "cache does not have all" in outcome.err
     with Store.open(own_environment) as store:

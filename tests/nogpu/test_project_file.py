@@ -138,8 +138,8 @@ def test_a_value_that_another_place_overrides_is_not_looked_at(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("jobs = 999\n", "jobs: wanted is a whole number from 0 to 256"),
-        ("seed = -1\n", "seed: wanted is a whole number, 0 or more"),
+        ("jobs = 999\n", "jobs: 999 is not a whole number from 0 to 256"),
+        ("seed = -1\n", "seed: -1 is not a whole number, 0 or more"),
         ('strategy = "best"\n', "strategy: 'best' is not one of 'auto', 'exhaustive', 'random'"),
         ('progress = "some"\n', "progress: 'some' is not one of"),
         ('budget = "soon"\n', "budget 'soon' is neither a time nor a number"),
@@ -174,7 +174,7 @@ def test_a_value_of_the_command_line_is_told_of_the_option(
     monkeypatch.setenv("KT_DEVICE", "fast")
     assert "kt: error: KT_DEVICE 'fast' names no device" in kt(*TUNE).err
     monkeypatch.setenv("KT_JOBS", "999")
-    assert "kt: error: KT_JOBS: wanted is a whole number from 0 to 256" in kt(*TUNE).err
+    assert "kt: error: KT_JOBS: 999 is not a whole number from 0 to 256" in kt(*TUNE).err
 
 
 def test_a_cache_that_cannot_be_used_says_who_named_it(kt: Command, project: Path) -> None:

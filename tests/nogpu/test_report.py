@@ -61,7 +61,7 @@ def test_a_shape_that_no_library_accepts_counts_as_a_shape_only(tmp_path: Path) 
 
 
 def test_a_suite_with_a_failed_shape_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="1 shapes have no time"):
+    with pytest.raises(ValueError, match="1 shape has no time"):
         report.read_suite(written(tmp_path, shape(1, 1.0, {}), shape(2, 0.0, {}, "no valid configuration")))
 
 

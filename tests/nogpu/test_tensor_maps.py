@@ -89,7 +89,7 @@ def test_an_unknown_swizzle_is_refused(space: SearchSpace) -> None:
     ("old", "new", "message"),
     [
         ("operand: b", "operand: d", "tensor_maps[1].operand is the text d; it must be one of a, b, c"),
-        ("[64, 32]", "[64]", "tensor_maps[1].box has 1 sides"),
+        ("[64, 32]", "[64]", "tensor_maps[1].box has 1 side"),
         ("[64, 32]", "[64, tle]", "names tle, which is not known; did you mean tile?"),
         (", swizzle: 64}", "}", "tensor_maps[1] has no `swizzle`"),
         ('pitch: "cdiv(k, 8) * 8"', "turned: False", "tensor_maps[0] has no `pitch`"),

@@ -335,7 +335,7 @@ def test_planted_errors_are_seen_at_screening(problem: Problem, change: Change, 
 def test_a_mismatch_says_where_and_what(folder: Path) -> None:
     setup = Setup(Problem(70, 67, 50, batch=2, ldc=80), folder)
     detail = setup.exact(last_element)
-    assert detail.startswith("1 of 9380 elements differ, first at (1, 69, 66): got ")
+    assert detail.startswith("1 of 9380 elements differs, first at (1, 69, 66): got ")
     got, want = detail.partition(": got ")[2].split(" (")[0].split(", want ")
     assert float(got) == float(want) + 1
 
@@ -356,12 +356,12 @@ def spoil(slot_offset: Callable[[Setup], int], value: int = 1) -> Callable[[Setu
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        (lambda s: s.operands.address("c0") - 1, "1 elements outside C were overwritten"),
-        (lambda s: s.operands.bounds("c0")[0], "1 elements outside C were overwritten"),
-        (lambda s: s.operands.address("c0") + s.problem.footprint("c"), "1 elements outside C were overwritten"),
-        (lambda s: s.operands.bounds("c0")[1] - 1, "1 elements outside C were overwritten"),
-        (lambda s: s.operands.address("c0") + s.problem.n * 4, "1 elements outside C were overwritten"),
-        (lambda s: s.operands.address("c0") + (s.problem.stride_c - 1) * 4, "1 elements outside C were overwritten"),
+        (lambda s: s.operands.address("c0") - 1, "1 element outside C was overwritten"),
+        (lambda s: s.operands.bounds("c0")[0], "1 element outside C was overwritten"),
+        (lambda s: s.operands.address("c0") + s.problem.footprint("c"), "1 element outside C was overwritten"),
+        (lambda s: s.operands.bounds("c0")[1] - 1, "1 element outside C was overwritten"),
+        (lambda s: s.operands.address("c0") + s.problem.n * 4, "1 element outside C was overwritten"),
+        (lambda s: s.operands.address("c0") + (s.problem.stride_c - 1) * 4, "1 element outside C was overwritten"),
     ],
     ids=["before", "guard-start", "after", "guard-end", "padding", "between-batches"],
 )
