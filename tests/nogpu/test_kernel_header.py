@@ -131,7 +131,7 @@ def winners() -> list[BestConfig]:
         (turned, configured("wgmma", turned)),
         (short, configured("mma", short, direct=1, hold_b=1)),
         (classes, configured("wgmma", classes, tile_n=256, stages=4, pack_a=1, classes_b=1)),
-        (shifted, configured("wgmma", shifted, stages=5, shift_a=1, pack_b=1, split_k=4)),
+        (shifted, configured("wgmma", shifted, tile_n=256, stages=4, shift_a=1, pack_b=1, split_k=4)),
     ]
     return [winner(problem, config, 100.0 + i) for i, (problem, config) in enumerate(chosen)]
 

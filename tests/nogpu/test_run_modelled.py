@@ -50,7 +50,8 @@ def test_an_interrupt_keeps_what_was_ranked(bench: Bench) -> None:
     result = bench.tune(SQUARE, TALL, device=device)
     assert result.interrupted
     best = winner(result.shapes[0])
-    assert (best.measurement.predicted, best.complete, best.tried > 3) == (True, False, True)
+    assert (best.measurement.predicted, best.complete) == (True, False)
+    assert best.tried == 3, "what still waited for a compiler was not tried"
     assert result.shapes[0].statuses == {"ok": 3}
     assert (result.shapes[1].best, result.shapes[1].failure, result.shapes[1].untuned) == (None, "interrupted", True)
     bench.again()

@@ -61,7 +61,7 @@ def test_strips_of_one_warp_are_where_stores_look_for_them(tmp_path: Path) -> No
 def test_each_class_has_a_map(k: int, classes: int) -> None:
     """Boxes that are 16 bytes wider than a step, of all rows of a class; nothing of A is copied."""
     problem = Problem(300, 520, k, "bf16", "nn")
-    config = choices(shift_a=1, stages=5)
+    config = choices(shift_a=1, tile_n=256, stages=4)
     assert violated(SPACE, config, {**DEVICE.names(), **problem.names()}) is None
     launches, workspace = resolve(SPACE, config, {**DEVICE.names(), **problem.names()})
     maps = launches[-1].tensor_maps
@@ -78,5 +78,5 @@ def test_each_class_has_a_map(k: int, classes: int) -> None:
 def test_other_rows_are_not_shifted(problem: Problem) -> None:
     """Aligned ones, those along m, of other formats, too few for all classes, of several matrices, in fewer classes."""
     for packed in (0, 1):
-        config = choices(shift_a=1, pack_b=packed, stages=5)
+        config = choices(shift_a=1, pack_b=packed, tile_n=256, stages=4)
         assert violated(SPACE, config, {**DEVICE.names(), **problem.names()}) is not None
