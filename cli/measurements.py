@@ -67,36 +67,23 @@ def _lines(labels: Sequence[str], *, verbose: bool) -> list[list[str]]:
 def winners_elsewhere(
     store: Store, bests: Sequence[BestConfig], spaces: Mapping[str, SearchSpace], folders: tuple[Path, ...]
 ) -> list[Search]:
-    """For each winner what was measured on its shape of the winners' kernels, whatever the run-time choices.
+    """For each winner what was measured on its shape of the winners' kernels for the same formats and GPU.
 
-    Of those that have won for the same number formats on the same GPU: what a header has of one format must not depend
-    on what is exported beside it, and `kt.gemm` reads one format at a time. At the clock of its finals, which all
-    finalists tell, those of other kernels too.
+    None of those on GPUs whose limits nobody knows.
     """
-    groups: dict[tuple[object, ...], list[BestConfig]] = {}
-    for best in bests:
-        groups.setdefault((best.key.device, best.key.problem.formats), []).append(best)
-    return [one for group in groups.values() for one in _winners_elsewhere(store, group, spaces, folders)]
-
-
-def _winners_elsewhere(
-    store: Store, bests: Sequence[BestConfig], spaces: Mapping[str, SearchSpace], folders: tuple[Path, ...]
-) -> list[Search]:
-    """The same of winners of the same formats and GPU."""
-    from kt.export.clocks import at_the_winners_clock
-    from kt.tuner.current_measurements import CurrentMeasurements, kernel_of, of_kernels
+    from kt.export.elsewhere import measured_elsewhere
+    from kt.tuner.current_measurements import CurrentMeasurements
 
     current = CurrentMeasurements(spaces, folders)
-    wanted = {kernel_of(best.config) for best in bests}
-    found: list[Search] = []
+    groups: dict[tuple[DeviceIdentity, object], list[BestConfig]] = {}
     for best in bests:
-        device = device_of(best.key.device)
+        groups.setdefault((best.key.device, best.key.problem.formats), []).append(best)
+    found: list[Search] = []
+    for (identity, _), group in groups.items():
+        device = device_of(identity)
         if device is not None:
-            stored = store.measurements(best.key)
-            finalists = {name: one for name, one in stored.items() if one.refined}
-            tried = current.of(best.key, device, {**of_kernels(stored, wanted), **finalists})
-            tried = dict(at_the_winners_clock(best, tried))
-            found.append((best.key, {config: one for config, one in tried.items() if kernel_of(config) in wanted}))
+            known = {best.key: store.measurements(best.key) for best in group}
+            found += measured_elsewhere(group, known, current, device)
     return found
 
 

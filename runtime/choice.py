@@ -122,10 +122,11 @@ class Chooser:
     def _read(self, group: tuple[str, ...]) -> tuple[list[BestConfig], list[Search]]:
         """The winners of a group, and what was measured of their kernels on each other's shapes, as in an export."""
         from kt.cache.entries import entries, select
-        from kt.tuner.current_measurements import CurrentMeasurements, kernel_of, of_kernels
+        from kt.export.elsewhere import measured_elsewhere
+        from kt.tuner.current_measurements import CurrentMeasurements
         from kt.tuner.method import METHOD_LABEL
 
-        current, sources = CurrentMeasurements(self.spaces), self.request([]).sources
+        sources = self.request([]).sources
         with Store.open(cache_dir(), read_only=True) as store:
             store.expect(self.spaces, sources)
             found = [
@@ -134,6 +135,5 @@ class Chooser:
                 if entry.best.key.device == self.device.identity and entry.best.key.problem.formats == group
             ]
             bests = [entry.best for entry in select(found).chosen]
-            kernels = {kernel_of(best.config) for best in bests}
-            stored = [(best.key, of_kernels(store.measurements(best.key), kernels)) for best in bests]
-        return bests, [(key, current.of(key, self.device, of_key)) for key, of_key in stored]
+            known = {best.key: store.measurements(best.key) for best in bests}
+        return bests, measured_elsewhere(bests, known, CurrentMeasurements(self.spaces), self.device)

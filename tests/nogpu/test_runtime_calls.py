@@ -336,6 +336,31 @@ def test_other_shapes_are_chosen_as_by_the_header(put: Callable[..., BestConfig]
     assert {"neighbour", "standard"} <= seen
 
 
+def test_what_is_known_of_other_shapes_is_what_an_export_knows(
+    put: Make, own_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the clock of each winner's finals, which a finalist that has won nowhere tells."""
+    first, second = put(Problem(1024, 1024, 1024), time_us=90.0), put(Problem(64, 64, 64), stages=3)
+    other = SPACES["simt"].config({**SPACES["simt"].default, "stages": 4})
+    first = replace(first, measurement=replace(first.measurement, refined=True))
+    with Store.open(own_environment) as store:
+        store.put_best(first)
+        for config, us in ((second.config, 85.0), (other, 80.0)):
+            one = Measurement("ok", us, samples=9, refined=True)
+            store.put_measurement(first.key, config, source_of(config, first.key), one)
+        exported = winners_elsewhere(store, [first, second], SPACES, ())
+    taken: list[Any] = []
+
+    def listening(bests: Any, spaces: Any, searches: Any) -> Any:
+        taken.append(searches)
+        return collect(bests, spaces, searches)
+
+    monkeypatch.setattr("kt.export.collect.collect", listening)
+    assert Chooser(H200).other(Problem(1000, 1000, 1000)) is not None
+    assert dict(taken[0]) == dict(exported)
+    assert dict(exported)[first.key][second.config].time_us == pytest.approx(85.0 * 90.0 / 80.0)
+
+
 @pytest.mark.parametrize("dtype", ["fp32", "fp64", "fp16", "bf16", "tf32", "int8", "fp8_e4m3"])
 def test_what_nothing_was_tuned_of_has_a_kernel_all_the_same(dtype: str) -> None:
     """The generic one, of any size and alignment."""
