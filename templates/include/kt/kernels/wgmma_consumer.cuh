@@ -104,12 +104,7 @@ class WgmmaConsumer {
       before = ring.stage;
       ring.advance();
     }
-    if constexpr (Traits::PING_PONG) {
-      if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_.turn(consumer_ ^ 1));
-    }
-    ptx::wgmma_wait<0>();
-    if (steps > 0) give_back(before);
-    if (!Traits::kShares && steps == 0) clear(sum);
+    end_product(sum, before, steps);
   }
 
   // The same class by class, each of which has steps, with sums that move between them.
@@ -279,12 +274,17 @@ class WgmmaConsumer {
       before = ring.stage;
       ring.advance();
     }
+    end_product(sum, before, steps);
+  }
+
+  // All of a tile's steps have been asked for, the last one from stage `before`.
+  __device__ __forceinline__ void end_product(typename Traits::Sums& sum, int before, int steps) const {
     if constexpr (Traits::PING_PONG) {
       if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared_.turn(consumer_ ^ 1));
     }
     ptx::wgmma_wait<0>();
     if (steps > 0) give_back(before);
-    if (steps == 0) clear(sum);
+    if (!Traits::kShares && steps == 0) clear(sum);
   }
 
   // Lets the blocks that copy into this stage overwrite it: a lane of another warp signals each of them.
