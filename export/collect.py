@@ -162,7 +162,7 @@ def _measured(result: Contents, searches: Iterable[Search]) -> list[dict[str, fl
         lower = lower_clock(best.measurement, of_shape)
         tried = {config: us for config, one in of_shape.items() if (us := counting(one, lower)) is not None}
         failed = [config for config, one in of_shape.items() if one.failed]
-        result.failed |= {(index, Config(config.family, config.parameters)) for config in failed}
+        result.failed |= {(index, config.kernel) for config in failed}
         for config, one in of_shape.items():
             if config not in tried and one.time_us and not one.predicted:
                 _give_up(result, index, config, one.time_us)
@@ -173,7 +173,7 @@ def _measured(result: Contents, searches: Iterable[Search]) -> list[dict[str, fl
 
 
 def _give_up(result: Contents, index: int, config: Config, time_us: float) -> None:
-    name = index, Config(config.family, config.parameters)
+    name = index, config.kernel
     result.given_up[name] = min(time_us, result.given_up.get(name, time_us))
 
 

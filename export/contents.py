@@ -115,7 +115,7 @@ class Contents:
 
     def may_fail(self, config: Config, entry: int) -> bool:
         """Whether the kernel of a configuration that was not measured on the shape of an entry has failed there."""
-        return (entry, Config(config.family, config.parameters)) in self.failed
+        return (entry, config.kernel) in self.failed
 
     def point(self, kernel: Kernel, config: Config, problem: Problem, time_us: float, entry: int) -> Point:
         """The point of a measurement of `config` on `problem`, on the device of an entry, for a kernel with the same

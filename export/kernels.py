@@ -53,7 +53,7 @@ class Kernel:
     @property
     def code(self) -> tuple[object, ...]:
         """The identity of what is compiled, which kernels of several forms have in common."""
-        parameters = Config(self.config.family, self.config.parameters).identity
+        parameters = self.config.kernel.identity
         return (parameters, self.forms or self.signature, self.arch, self.least, self.most)
 
     @property

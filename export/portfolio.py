@@ -293,7 +293,7 @@ class _Offers:
         signatures = dict.fromkeys(self._known.winners[index].key.problem.signature for index in members)
         plain: dict[str, Config] = {}
         for config in self._measured_on(members):
-            plain.setdefault(Config(config.family, config.parameters).identity, config)
+            plain.setdefault(config.kernel.identity, config)
         for config in plain.values():
             space = self._known.spaces[config.family]
             for signature in signatures:
@@ -379,7 +379,7 @@ class _Offers:
     def _least_us(self, kernel: Kernel, index: int, points: Sequence[Point], costs: Costs) -> float:
         """What was not timed on a shape is slower than the winner, the more the less alike the shapes are on which it
         was; and no faster than what was given up there of the kernel, with other run-time choices."""
-        given_up = self._known.given_up.get((index, self._parameters_measured(kernel, index)), 0.0)
+        given_up = self._known.given_up.get((index, self._as_measured(kernel, index).kernel), 0.0)
         least = min(unlikeness(point, costs) for point in points)
         return max(UNTRIED * self._won(index) * doubt(least), given_up)
 
@@ -390,10 +390,6 @@ class _Offers:
     def _is_idle(self, kernel: Kernel, index: int) -> bool:
         """Whether it may copy operands, has none to copy on a shape, and is known by its like that never does."""
         return self._as_measured(kernel, index).parameters != kernel.config.parameters
-
-    def _parameters_measured(self, kernel: Kernel, index: int) -> Config:
-        config = self._as_measured(kernel, index)
-        return Config(config.family, config.parameters)
 
     def _can_run(self, kernel: Kernel, runtime: Runtime, index: int) -> bool:
         key = self._known.winners[index].key

@@ -46,6 +46,11 @@ class Config:
         return dict(self.parameters + self.runtime)
 
     @property
+    def kernel(self) -> Config:
+        """What is compiled of it: the same without its run-time arguments."""
+        return Config(self.family, self.parameters)
+
+    @property
     def identity(self) -> str:
         """A canonical text; equal configurations have equal texts, whatever the order of their parameters."""
         parts = [self.family, dict(self.parameters), dict(self.runtime)]

@@ -95,9 +95,7 @@ def of_kernels(
 
 def kernel_of(config: Config) -> str:
     """The identity of a configuration without its run-time choices."""
-    from kt.search_spaces.space import Config
-
-    return Config(config.family, config.parameters).identity
+    return config.kernel.identity
 
 
 def _kernel_of_text(identity: str) -> str:

@@ -58,9 +58,8 @@ class Rivals:
         self._spaces = {space.family: space for space in request.spaces}
         self._runtimes: dict[object, dict[Config, list[Runtime]]] = {}  # by number formats and kernel
         for best in bests:
-            kernel = Config(best.config.family, best.config.parameters)
             of_formats = self._runtimes.setdefault(best.key.problem.formats, {})
-            of_formats.setdefault(kernel, []).append(best.config.runtime)
+            of_formats.setdefault(best.config.kernel, []).append(best.config.runtime)
 
     def of(self, best: BestConfig) -> list[Rival]:
         """Those of a winner on its shape, itself left out; the kernels that have won most shapes first."""
