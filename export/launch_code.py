@@ -179,7 +179,7 @@ class _Terms(Mapping[str, Term]):
             self._terms["device.compute_capability"] = known(kernel.capability)
         self._sources = {name: f"sizes.{name}" for name in SIZES}
         self._sources |= {name: f"choice.{name}" for name in kernel.space.runtime}
-        self._sources |= {f"operand_align_{name}": f"rows.{name}" for name in "ab"}
+        self._sources |= {f"operand_align_{name}": f"rows.start_{name}" for name in "ab"}
         self._sources |= {f"device.{name}": f"gpu.{name}" for name in GPU_FIGURES}
         self._variables: dict[str, str] = {}
 

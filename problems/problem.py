@@ -155,11 +155,17 @@ class Problem:
 
         Rows that also end on the boundary consist of whole accesses, so a kernel needs no partial one.
         """
+        end = self.stored_extents[operand][1] * self.element_bytes[operand] | MAX_ALIGNMENT
+        return min(self.start_alignment(operand), end & -end)
+
+    def start_alignment(self, operand: str) -> int:
+        """Bytes, at most 16, to which the start of every stored row of `operand` is aligned, wherever rows end.
+
+        More than `alignment` where rows that end anywhere are padded; TMA asks for no more than this.
+        """
         size = self.element_bytes[operand]
-        end = self.stored_extents[operand][1] * size
-        pitch = getattr(self, f"ld{operand}") * size
-        stride = getattr(self, f"stride_{operand}") * size
-        bits = pitch | end | stride | self.base_alignment | MAX_ALIGNMENT
+        pitch, stride = getattr(self, f"ld{operand}") * size, getattr(self, f"stride_{operand}") * size
+        bits = pitch | stride | self.base_alignment | MAX_ALIGNMENT
         return int(bits & -bits)
 
     @property
@@ -203,7 +209,7 @@ class Problem:
             "m": self.m, "n": self.n, "k": self.k, "batch": self.batch,
             "lda": self.lda, "ldb": self.ldb, "ldc": self.ldc,
             "align_a": self.alignment("a"), "align_b": self.alignment("b"), "align_c": self.alignment("c"),
-            "operand_align_a": self.alignment("a"), "operand_align_b": self.alignment("b"),
+            "operand_align_a": self.start_alignment("a"), "operand_align_b": self.start_alignment("b"),
             "searching": 1, "beta": self.beta, "layout_a": self.layout[0], "layout_b": self.layout[1],
             "dtype": self.dtype, "accumulator": self.accumulator, "out_dtype": self.out_dtype,
             "sizeof_in": self.element_bytes["a"], "sizeof_out": self.element_bytes["c"],

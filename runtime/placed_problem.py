@@ -29,8 +29,8 @@ class PlacedProblem(Problem):
 
     bases: Bases = (MAX_ALIGNMENT,) * 3
 
-    def alignment(self, operand: str) -> int:
-        return min(super().alignment(operand), self.bases["abc".index(operand)])
+    def start_alignment(self, operand: str) -> int:
+        return min(super().start_alignment(operand), self.bases["abc".index(operand)])
 
     @property
     def label(self) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from kt.devices.device import Device
 from kt.problems import DTYPES, LAYOUTS, Problem
+from kt.search_spaces.launch import resolve
 from kt.search_spaces.space import Value
 from kt.tuner.arguments import gemm_arguments
 from kt.tuner.compile_pool import CompilePool
@@ -194,6 +195,23 @@ def test_schedules_of_shifted_rows(choice: dict[str, Value], checks: FamilyCheck
     problems = [Problem(m, n, k, "bf16", layout) for m, n, k in sizes for layout in ("nn", "nt")]
     chosen = list(cases(checks, problems, 2, {"shift_a": 1, **choice}))
     assert chosen
+    checks.check(chosen)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "tf32"])
+def test_padded_rows_of_odd_length_are_read_as_they_lie(dtype: str, layout: str, checks: FamilyChecks) -> None:
+    """TMA asks where rows begin, not where they end: nothing is copied, and the padding, which is NaN, is not read."""
+    if dtype == "tf32" and layout != "nt":
+        pytest.skip("tf32 that lies along m or n is turned")
+    sizes = [(193, 519, 1037, 1), (129, 251, 63, 1), (301, 1001, 515, 2)]
+    problems = [Problem(m, n, k, dtype, layout, batch, lda=1208, ldb=1208) for m, n, k, batch in sizes]
+    chosen = list(cases(checks, problems, 3, {"pack_a": 1, "pack_b": 1, "classes_b": 0}))
+    assert len(chosen) == len(problems)
+    for problem, configs in chosen:
+        for config in configs:
+            launches, _ = resolve(SPACE, config, {**checks.device.names(), **problem.names()})
+            assert not [one.kernel for one in launches if "copy" in one.kernel]
     checks.check(chosen)
 
 

@@ -234,6 +234,7 @@ def problems(listed: list[BestConfig]) -> Iterator[Problem]:
             {"base_alignment": 8},
             {"ldc": problem.n + 1},
             {"lda": 2**40},
+            {"lda": 16 * (problem.m + problem.k), "ldb": 16 * (problem.n + problem.k)},
             {"batch": 3},
             {"alpha": 2.0},
             {"alpha": 3.0, "beta": 1.0},
@@ -382,6 +383,10 @@ def test_operands_that_need_no_copy_are_not_copied() -> None:
     both = [("kt_gemm_copy_rows", True, []), ("kt_gemm", True, [True, True])]
     assert launched(kernel, odd.key.problem) == both
     assert launched(kernel, Problem(4096, 4096, 4096, "bf16", "nt")) == [("kt_gemm", False, [False, False])]
+    padded = Problem(1021, 1019, 1013, "bf16", "nt", lda=1016, ldb=1016)
+    # TMA asks where rows begin, not where they end.
+    assert launched(kernel, padded) == [("kt_gemm", False, [False, False])]
+    assert launched(kernel, replace(padded, ldb=1017)) == both
     assert launched(kernel, Problem(4096, 4096, 4096, "bf16", "nt", lda=4097)) == both
     turned = launched(of_winner(bytes_, SPACES), bytes_.key.problem)
     assert [name for name, _, _ in turned] == ["kt_gemm_turn_rows", "kt_gemm"]
