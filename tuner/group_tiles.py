@@ -29,7 +29,7 @@ _L2_SHARE = 0.5  # of the time that single copies take in L2: TMA fetches whole 
 _LATENCY = 1800.0  # cycles from TMA's request to the barrier that tells of its bytes, under load: 0.9 us
 _MOVING = 20.0 / 32.0  # of the cost of a byte of C: a warp's shuffle moves 32 sums in a clock of its multiprocessor
 _UNALIGNED = 1.25  # rows of a box of 128 bytes that begin anywhere touch five sectors of L2 in place of four
-_SHIFTED = 1.5  # words of A that are read for each: rows that begin within a word, every second one, have two
+_SHIFTED = 1.5  # words of a 16-bit A that are read for each: rows that begin within a word, every second one, have two
 _PARKING = 6.0  # endings by which stream-K ends later: large tiles in fp32 are parked, and nothing else hides it
 
 
@@ -79,7 +79,7 @@ class GroupTiles(Tiles):
         rows = np.where(self.exchanged > 0, self.tile_n, self.tile_m)
         columns = self.tile_m + self.tile_n - rows
         parts = np.ceil(columns / _WIDEST)
-        of_rows = _ROWS * np.where(self.shifted > 0, _SHIFTED, parts)
+        of_rows = _ROWS * np.where(self.shifted > 0, _SHIFTED if self.element_bytes == 2 else 1.0, parts)
         read = rows / _ROWS * (of_rows + columns)
         moved = (_READ_SHARE * read + self.tile_m + self.tile_n) * self.tile_k * self.element_bytes / SMEM_BYTES
         return Demand(cycles, moved, 0.0, 0.0)

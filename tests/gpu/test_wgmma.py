@@ -149,7 +149,8 @@ def test_schedules_of_rows_in_classes(choice: dict[str, Value], checks: FamilyCh
 def shifted(dtype: str, classes: int) -> list[Problem]:
     """Rows of A in so many classes: dense and with gaps, which hold NaN; either layout of B; B and C aligned or not;
     bases off multiples of 16 bytes; fewer k than a step; one row of the last strip."""
-    odd = 8 // classes
+    size = DTYPES[dtype].bytes
+    odd = 16 // size // classes
     sizes = [
         (193, 512, 1040, 0.0),
         (129, 248, 256, 1.0),
@@ -163,13 +164,15 @@ def shifted(dtype: str, classes: int) -> list[Problem]:
         layout, more = ("nn", "nt")[number % 2], 8 * (number % 3)
         dense = Problem(m, n, k + odd, dtype, layout, beta=beta)
         gaps = Problem(m, n, k - odd, dtype, layout, lda=k + odd + more, ldc=n + number, beta=beta)
-        base = Problem(m, n, k + odd, dtype, layout, beta=beta, alpha=2.0, base_alignment=2 * odd)
+        base = Problem(m, n, k + odd, dtype, layout, beta=beta, alpha=2.0, base_alignment=size * odd)
         problems += [dense, gaps, base]
     return problems
 
 
-@pytest.mark.parametrize("classes", [2, 4, 8])
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize(
+    ("dtype", "classes"),
+    [*((dtype, classes) for dtype in ("fp16", "bf16") for classes in (2, 4, 8)), ("tf32", 2), ("tf32", 4)],
+)
 def test_rows_of_a_that_are_shifted_in_registers(dtype: str, classes: int, checks: FamilyChecks) -> None:
     problems = shifted(dtype, classes)
     chosen = list(cases(checks, problems, 3, {"shift_a": 1}))
@@ -193,6 +196,7 @@ def test_schedules_of_shifted_rows(choice: dict[str, Value], checks: FamilyCheck
     """Several tiles for each block, whole ones and tiles that lie outside for the sake of the cluster; slices."""
     sizes = [(2113, 3332, 267), (1024, 520, 4101), (300, 1029, 2050), (643, 2051, 1028), (1500, 1999, 4095)]
     problems = [Problem(m, n, k, "bf16", layout) for m, n, k in sizes for layout in ("nn", "nt")]
+    problems += [Problem(m, n, k, "tf32", layout) for m, n, k in sizes[:3] for layout in ("nn", "nt")]
     chosen = list(cases(checks, problems, 2, {"shift_a": 1, **choice}))
     assert chosen
     checks.check(chosen)

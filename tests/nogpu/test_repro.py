@@ -120,13 +120,17 @@ def test_classes_of_rows_are_told_with_their_numbers(winner: Make) -> None:
         assert call.endswith(f"CU_TENSOR_MAP_SWIZZLE_128B, 2, 2, {number});")
 
 
-def test_classes_of_rows_of_a_have_boxes_without_a_swizzle(winner: Make) -> None:
-    """Eight of them, in the order in which the kernel takes their maps."""
-    choices = {"shift_a": 1, "tile_n": 256, "stages": 4}
-    text = files(winner("wgmma", Problem(512, 384, 257, "bf16", "nn"), choices=choices))["repro.cu"]
+@pytest.mark.parametrize(("dtype", "columns", "size", "classes"), [("bf16", 72, 2, 8), ("tf32", 36, 4, 4)])
+def test_classes_of_rows_of_a_have_boxes_without_a_swizzle(
+    dtype: str, columns: int, size: int, classes: int, winner: Make
+) -> None:
+    """As many of them as an odd row has, in the order in which the kernel takes their maps."""
+    choices = {"shift_a": 1, "pack_b": 1, "tile_n": 256, "stages": 4}
+    text = files(winner("wgmma", Problem(512, 384, 257, dtype, "nt"), choices=choices))["repro.cu"]
     calls = re.findall(r"tensor_map\(const_cast<void\*>\(a\), .*\);", text)
-    assert [call[call.index("{ 72,") :] for call in calls] == [
-        f"{{ 72, 16, 1 }}, CU_TENSOR_MAP_SWIZZLE_NONE, 2, 8, {number});" for number in range(8)
+    box = f"{{ {columns}, {128 // classes}, 1 }}"
+    assert [call[call.index(box) :] for call in calls] == [
+        f"{box}, CU_TENSOR_MAP_SWIZZLE_NONE, {size}, {classes}, {number});" for number in range(classes)
     ]
 
 

@@ -149,14 +149,17 @@ def test_what_c_held_takes_no_registers_from_the_sums(tmp_path: Path) -> None:
 
 def test_shifted_rows_of_a_compile(tmp_path: Path) -> None:
     """They come from registers without wgmma being serialised for it; those that begin within a word spill nothing."""
-    problems = [Problem(512, 520, 1028, "fp16", "nt"), Problem(512, 519, 1030, "bf16", "nn", ldc=520)]
+    problems = [
+        Problem(512, 520, 1028, "fp16", "nt"), Problem(512, 519, 1030, "bf16", "nn", ldc=520),
+        Problem(512, 520, 1029, "tf32", "nt"), Problem(512, 519, 1030, "tf32", "nn"),
+    ]  # fmt: skip
     sample = Covering(SPACE, HOPPER)
     cases = [(config, problem) for problem in problems for config in sample.choose(problem, 1, {"shift_a": 1})]
     odd = Problem(4093, 4099, 4091, "bf16", "nn")
     shifted: dict[str, int | str] = {"shift_a": 1, "pack_b": 1}
     wide: list[dict[str, int | str]] = [{"tile_n": 192, "stages": 4}, {"tile_n": 256, "stages": 4}]
     cases += [(SPACE.config({**SPACE.default, **shifted, **one}), odd) for one in wide]
-    assert len(cases) == 4
+    assert len(cases) == 6
     assert faults(compiled(cases, tmp_path)) == {}
 
 

@@ -12,10 +12,9 @@ HEADERS = (
     "common.cuh", "convert.cuh", "epilogue.cuh", "kernels/wgmma_epilogue.cuh", "kernels/wgmma_windows.cuh",
     "kernels/wgmma_pairs.cuh", "kernels/wgmma_slices.cuh",
 )  # fmt: skip
-# What single instructions do, in place of their text: the lane's number, and two and four words that are stored.
+# What single instructions do, in place of their text: the lane's number, and four words that are stored.
 INSTRUCTIONS = (
     (r'asm volatile\("mov.u32 %0, %%laneid[^;]*;\\n" : "=r"\(lane\)\);', "lane = int(threadIdx.x) % 32;"),
-    (r'asm volatile\("st.shared.v2.b32 .*?: "memory"\);', 'cpu::fail("32-bit results do not come here");'),
     (r'asm volatile\("st.global.v4.b32 .*?: "memory"\);', "ptx::store_words(target, words);"),
     (r'asm volatile\("" ::: "memory"\);', ""),
     (r"__shared__ ", "static "),
@@ -38,6 +37,8 @@ def test_every_element_of_a_tile_is_written_where_it_belongs(apart: int, tmp_pat
         order = f"{apart}, {tiles}"
         calls += [f"by_rows<{order}>(141, 200, 8, 0, 0)", f"by_rows<{order}>(150, 136, 0, 128, 128)"]
         calls += [f"directly<{order}>(128, 128, 0, 0, 0)", f"directly<{order}>(237, 200, 8, 128, 128)"]
+        calls += [f"directly<{order}, float>(128, 128, 0, 0, 0)", f"directly<{order}, float>(237, 200, 4, 128, 128)"]
+        calls += [f"by_rows<{order}, float>(141, 200, 8, 0, 0)", f"by_rows<{order}, float>(150, 136, 0, 128, 128)"]
         calls += [f"by_windows<{order}, {64 * tiles}>(131, {129 + 2 * tiles}, 0, 0, 0)"]
         calls += [f"by_windows<{order}, {64 * tiles}>(149, 219, 2, 128, 128)", f"by_pairs<{order}>(141, 131, 0, 0, 0)"]
     calls += [f"in_slices<{apart}>({m}, {n}, {gap}, 3)" for m, n, gap in ((128, 128, 0), (61, 99, 1))]

@@ -1,17 +1,16 @@
 // Runs, on the CPU, how rows of A that begin anywhere come to wgmma: the boxes of all classes, and what lanes load and shift.
-// Elements are their own numbers; what no product may use is kNone.
+// Elements, of 16 or 32 bits, are their own numbers; what no product may use has all bits set.
 typedef unsigned long long cuuint64_t;
-using Element = unsigned short;
-constexpr Element kNone = 0xffff;
 
 namespace kt {
 constexpr int kStripRows = 16;
 inline int lane_here() { return int(threadIdx.x) % 32; }
 
 struct TensorMap {
-  const Element* begin;
+  const char* begin;
   cuuint64_t extents[3], strides[2];
   int columns, rows;  // of a box
+  int element_bytes;
 };
 }  // namespace kt
 
@@ -23,12 +22,13 @@ namespace kt::ptx {
 inline void prefetch(const TensorMap&) {}
 
 inline void tma_load(const TensorMap& map, unsigned target, unsigned, int column, int row, int) {
-  if (target % 128 || column % 8) cpu::fail("TMA takes no such box");
+  const int bytes = map.element_bytes;
+  if (target % 128 || column * bytes % 16) cpu::fail("TMA takes no such box");
   for (int i = 0; i < map.rows; ++i) {
-    for (int j = 0; j < map.columns; ++j, target += 2) {
+    for (int j = 0; j < map.columns; ++j, target += bytes) {
       const bool inside = row + i < (long long)map.extents[1] && column + j < (long long)map.extents[0];
-      const Element element = inside ? map.begin[(row + i) * (long long)(map.strides[0] / 2) + column + j] : 0;
-      std::memcpy(shared + target, &element, 2);
+      std::memset(shared + target, 0, bytes);
+      if (inside) std::memcpy(shared + target, map.begin + (row + i) * (long long)map.strides[0] + (column + j) * bytes, bytes);
     }
   }
 }
@@ -45,13 +45,14 @@ inline void load_shared_if(unsigned& word, unsigned source, unsigned wanted) {
 }  // namespace kt::ptx
 // headers
 
-// M rows of `k` elements, `pitch` apart, `shift` elements behind a multiple of 16 bytes, in an allocation of kNone.
+// Rows of `k` elements, `pitch` apart, `shift` elements behind a multiple of 16 bytes; between them is what no product may use.
+template <class Element>
 struct Matrix {
   int rows, k, pitch;
   std::vector<Element> memory;
   Element* base;
   Matrix(int rows, int k, int gap, int shift) : rows(rows), k(k), pitch(k + gap) {
-    memory.assign(rows * pitch + 64, kNone);
+    memory.assign(rows * pitch + 64, Element(-1));
     base = reinterpret_cast<Element*>((reinterpret_cast<unsigned long long>(memory.data()) + 47) / 16 * 16) + shift;
     for (int row = 0; row < rows; ++row)
       for (int i = 0; i < k; ++i) base[row * pitch + i] = number(row, i);
@@ -74,11 +75,12 @@ inline void check_banks() {
 }
 
 // Every step of every tile of A: each register of each lane of each strip, as the PTX document wants them.
-template <int EXTENT, int BLOCK_K, int CLASSES>
+template <class Element, int EXTENT, int BLOCK_K, int CLASSES>
 void shifted(int m, int k, int gap, int shift) {
-  using Rows = kt::WgmmaShiftedRows<EXTENT, BLOCK_K, CLASSES>;
+  constexpr int kBytes = sizeof(Element), kOfWord = 4 / kBytes;  // elements
+  using Rows = kt::WgmmaShiftedRows<EXTENT, BLOCK_K, kBytes, CLASSES>;
   using Order = kt::WgmmaStripRows<CLASSES>;
-  const Matrix a(m, k, gap, shift);
+  const Matrix<Element> a(m, k, gap, shift);
   kt::GemmArguments args{};
   args.a = a.base;
   args.lda = a.pitch;
@@ -86,8 +88,8 @@ void shifted(int m, int k, int gap, int shift) {
   kt::WgmmaMaps<CLASSES> of;
   for (int number = 0; number < CLASSES; ++number) {
     kt::TensorMap& map = maps[number];
-    map = {nullptr, {cuuint64_t(k), cuuint64_t(m), 1}, {cuuint64_t(a.pitch) * 2, 0}, BLOCK_K + 8, EXTENT / CLASSES};
-    map.begin = static_cast<const Element*>(show_class(a.base, map.extents, map.strides, 2, CLASSES, number));
+    map = {nullptr, {cuuint64_t(k), cuuint64_t(m), 1}, {cuuint64_t(a.pitch) * kBytes, 0}, BLOCK_K + 16 / kBytes, EXTENT / CLASSES, kBytes};
+    map.begin = static_cast<const char*>(show_class(a.base, map.extents, map.strides, kBytes, CLASSES, number));
     if (map.begin == nullptr) cpu::fail("rows have no such class");
     if (reinterpret_cast<unsigned long long>(map.begin) % 16 || map.strides[0] % 16) cpu::fail("TMA cannot read the class");
     of.of[number] = &map;
@@ -107,12 +109,12 @@ void shifted(int m, int k, int gap, int shift) {
           unsigned words[4], further[4] = {};
           for (int step = 0; step < Rows::kSteps; ++step) {
             Rows::load(words, further, of_lane, 0, step);
-            for (int i = 0; i < 8; ++i) {
-              const int row = Order::first(strip) + (int(lane) / 4 + i / 2 % 2 * 8) * CLASSES;
-              const int column = step * 16 + int(lane) % 4 * 2 + i / 4 * 8 + i % 2;
-              const Element found = Element(words[i / 2] >> 16 * (i % 2));
+            for (int i = 0; i < 4 * kOfWord; ++i) {
+              const int word = i / kOfWord, row = Order::first(strip) + (int(lane) / 4 + word % 2 * 8) * CLASSES;
+              const int column = (step * 8 + int(lane) % 4 + word / 2 * 4) * kOfWord + i % kOfWord;
+              const Element found = Element(words[word] >> 16 * (i % kOfWord));
               if (found != a.at(first + row, k0 + column)) cpu::fail("an element is another one's");
-              if (step == 0 && lane % 4 == 0 && i % 2 == 0 && i / 4 == 0) ++seen[row];
+              if (step == 0 && lane % 4 == 0 && i % kOfWord == 0 && word / 2 == 0) ++seen[row];
             }
           }
         }

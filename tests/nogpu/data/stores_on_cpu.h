@@ -86,20 +86,20 @@ void check(const Out* c, int m, int n, int gap, int row, int column) {
     }
 }
 
-template <int APART, int TILES>
+template <int APART, int TILES, class Out = Half>
 void by_rows(int m, int n, int gap, int row, int column) {
   using Store = kt::WgmmaRowStore<float, TILES, kColumns, 32, 64, kt::WgmmaStripRows<APART>>;
-  stored<Half, 16, APART, TILES>(m, n, gap, row, column, [&](auto&, auto output, auto& sum, int warp, int first) {
+  stored<Out, 16, APART, TILES>(m, n, gap, row, column, [&](auto&, auto output, auto& sum, int warp, int first) {
     Store::store(output, reinterpret_cast<float*>(kt::shared) + warp * 512, sum, first, column);
   });
 }
 
-template <int APART, int TILES>
+template <int APART, int TILES, class Out = Half>
 void directly(int m, int n, int gap, int row, int column) {
-  using Tma = kt::WgmmaTmaStore<float, Half, true, kColumns, 128, 2>;
+  using Tma = kt::WgmmaTmaStore<float, Out, true, kColumns, 128, 2>;
   using Order = kt::WgmmaStripRows<APART>;
-  using Store = kt::WgmmaDirectStore<Tma, float, Half, kColumns, 128, 2, Order>;
-  stored<Half, 16, APART, TILES>(m, n, gap, row, column, [&](auto& args, auto, auto& sum, int warp, int first) {
+  using Store = kt::WgmmaDirectStore<Tma, float, Out, kColumns, 128, 2, Order>;
+  stored<Out, 16, APART, TILES>(m, n, gap, row, column, [&](auto& args, auto, auto& sum, int warp, int first) {
     for (int i = 0; i < TILES; ++i) Store::store(args, unsigned(warp * 4096), sum[i], 1.0f, first + Order::after(i), column, 0);
   });
 }

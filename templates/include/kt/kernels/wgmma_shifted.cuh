@@ -1,5 +1,5 @@
-// An A of 16-bit elements whose rows, which lie along k, begin elsewhere than at multiples of 16 bytes, read by TMA all the
-// same and multiplied from registers.
+// An A of 16-bit or 32-bit elements whose rows, which lie along k, begin elsewhere than at multiples of 16 bytes, read by TMA
+// all the same and multiplied from registers.
 //
 // With rows 16 / CLASSES bytes off such a multiple, every CLASSES-th row begins equally far behind one: rows fall into
 // CLASSES classes, and a tensor map shows those of one class, from the multiple of 16 bytes before each row's begin on. A
@@ -7,22 +7,23 @@
 // first element belongs to the row before, and is not multiplied.
 //
 // In shared memory each class has an area of its own, of rows of kPitch bytes. wgmma takes A from registers: lane l of a
-// warp, with g = l / 4 and t = l % 4, has of rows g and g + 8 the words t and t + 4 of each 16 of k. All 16 rows of a warp
-// are of one class, so that they are shifted alike and lie kPitch apart, in other banks; in A and C they are CLASSES apart
-// (WgmmaStripRows). A row that begins within a word has each of its words in two.
+// warp, with g = l / 4 and t = l % 4, has of rows g and g + 8 the words t and t + 4 of each 32 bytes of k. All 16 rows of a
+// warp are of one class, so that they are shifted alike and lie kPitch apart, in other banks; in A and C they are CLASSES
+// apart (WgmmaStripRows). A row that begins within a word has each of its words in two.
 
 namespace kt {
 
-template <int EXTENT, int BLOCK_K, int CLASSES>
+template <int EXTENT, int BLOCK_K, int ELEMENT_BYTES, int CLASSES>
 struct WgmmaShiftedRows {
-  static constexpr int kPitch = 2 * BLOCK_K + 16, kBytes = EXTENT * kPitch;
+  static constexpr int kPitch = BLOCK_K * ELEMENT_BYTES + 16, kBytes = EXTENT * kPitch;
   static constexpr int kRowsOfClass = EXTENT / CLASSES, kClassBytes = kRowsOfClass * kPitch;
-  static constexpr int kSteps = BLOCK_K / 16;
+  static constexpr int kSteps = BLOCK_K * ELEMENT_BYTES / 32;  // one wgmma takes 32 bytes of k
   static constexpr bool kOdd = CLASSES == 8;  // some rows begin within a word
   // Registers of so many wgmmas, one step of k each, are in use at once.
   static constexpr int kSets = 4;
 
   static_assert(CLASSES == 2 || CLASSES == 4 || CLASSES == 8, "rows that begin at even bytes");
+  static_assert(CLASSES * ELEMENT_BYTES <= 16, "rows begin at whole elements");
   static_assert(EXTENT % (16 * CLASSES) == 0, "a warp has 16 rows of one class");
   static_assert(kClassBytes % 128 == 0, "where TMA writes boxes to");
   static_assert(kPitch % 128 == 16, "rows lie in other banks");
@@ -57,7 +58,7 @@ struct WgmmaShiftedRows {
 
     Lane() = default;
     __device__ __forceinline__ Lane(const GemmArguments& args, int strip) {
-      const unsigned long long begin = reinterpret_cast<unsigned long long>(args.a) + strip % CLASSES * args.lda * 2;
+      const unsigned long long begin = reinterpret_cast<unsigned long long>(args.a) + strip % CLASSES * args.lda * ELEMENT_BYTES;
       const unsigned early = unsigned(begin) % 16;
       place = place_of(unsigned(strip), unsigned(lane_here()), early);
       odd = early & 2;

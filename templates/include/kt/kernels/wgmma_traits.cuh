@@ -45,7 +45,7 @@ struct WgmmaTraits {
   // Rows of A in classes come to wgmma from registers, shifted there: see wgmma_shifted.cuh.
   static constexpr int A_CLASSES = A_CLASSES_;
   static constexpr bool kShifted = A_CLASSES > 1;
-  using ShiftedRows = WgmmaShiftedRows<LOADED_M, BLOCK_K, A_CLASSES>;
+  using ShiftedRows = WgmmaShiftedRows<LOADED_M, BLOCK_K, int(sizeof(TIn)), A_CLASSES>;
   using PlainA = WgmmaOperand<LOADED_M, BLOCK_K, int(sizeof(TIn)), A_K_MAJOR_, CLUSTER_N>;
   using A = typename Select<kShifted, ShiftedRows, PlainA>::type;
   using B = WgmmaOperand<BLOCK_N, BLOCK_K, int(sizeof(TIn)), B_K_MAJOR_, CLUSTER_M>;
@@ -150,7 +150,8 @@ struct WgmmaTraits {
   static_assert(!kFed || CLUSTER_M * CLUSTER_N == 1, "each block feeds itself");
   static_assert(CLASSES == 1 || (A_K_MAJOR && !B_K_MAJOR && !kFed && !PROMOTED && !kFromRegisters), "rows of B along k");
   static_assert(CLASSES == 1 || (STORE < 16 && sizeof(TOut) == 2), "windows write parts of a tile");
-  static_assert(!kShifted || (A_K_MAJOR && sizeof(TIn) == 2 && !kFedB && CLASSES == 1 && CLUSTER_N == 1), "rows of A along k");
+  static_assert(!kShifted || (A_K_MAJOR && sizeof(TIn) > 1 && !kFedB && CLASSES == 1 && CLUSTER_N == 1), "rows of A along k");
+  static_assert(!kShifted || !kFromRegisters, "one operand comes from registers");
   static_assert(!kShifted || LOADED_M == BLOCK_M, "whole classes");
   static_assert(A_CLASSES < 8 || kTilesM % 2 == 0 || kTilesM == 1, "strips of eight classes are those of 128 rows");
   static_assert(CONSUMERS * 64 * kStoreRowBytes <= kRoom, "stages and C must fit shared memory");
