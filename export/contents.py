@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from kt.cache.records import BestConfig, CacheKey, Measurement
@@ -86,6 +87,7 @@ class Contents:
 
     Attributes:
         winners: one of each problem and device, in the order of the table.
+        unseen: what was measured besides for shapes that nobody lists, one of each; none of them is in the table.
         spaces: by family.
         kernels: every kernel and variant.
         entries: the variant of each winner.
@@ -112,19 +114,27 @@ class Contents:
     buckets: list[BucketServed] = field(default_factory=list)
     failed: set[tuple[int, Config]] = field(default_factory=set)
     given_up: dict[tuple[int, Config], float] = field(default_factory=dict)
+    unseen: Sequence[BestConfig] = ()
+
+    @cached_property
+    def measured(self) -> list[BestConfig]:
+        """The winners of all shapes on which something was measured: those of the table first."""
+        return [*self.winners, *self.unseen]
 
     def may_fail(self, config: Config, entry: int) -> bool:
         """Whether the kernel of a configuration that was not measured on the shape of an entry has failed there."""
         return (entry, config.kernel) in self.failed
 
-    def point(self, kernel: Kernel, config: Config, problem: Problem, time_us: float, entry: int) -> Point:
-        """The point of a measurement of `config` on `problem`, on the device of an entry, for a kernel with the same
-        parameters: in the problem's layout, or in another one, for rows as well aligned, or for less."""
-        device = known_device(self.winners[entry].key.device)
+    def point(self, kernel: Kernel, config: Config, time_us: float, number: int) -> Point:
+        """The point of a measurement of `config` on the shape of `measured[number]`, for a kernel with the same
+        parameters: in the shape's layout, or in another one, for rows as well aligned, or for less."""
+        key = self.measured[number].key
+        device, problem = known_device(key.device), key.problem
         names = names_of(kernel, config.runtime, problem, device)
         costs = costs_of(self.cost_rules[config.family], names)
         weight = 1.0 if problem.layout == kernel.signature.layout else OTHER_LAYOUT
         time_us *= narrowing(kernel, problem)
+        entry = number if number < len(self.winners) else -1
         return point_at(costs, time_us, self.traffic[device.identity], entry, weight)
 
 

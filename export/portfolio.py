@@ -428,7 +428,7 @@ class _Offers:
             if best.key.device == device and formats_of(best.key.problem) == kernel.formats:
                 for runtime, time_us in self._choices(kernel, index).items():
                     measured = Config(family, parameters, runtime)
-                    yield self._known.point(kernel, measured, best.key.problem, time_us, index)
+                    yield self._known.point(kernel, measured, time_us, index)
 
 
 def _longer(time_us: float, part: float, most_us: float) -> float:

@@ -34,10 +34,10 @@ def add_standards(result: Contents, times: Sequence[dict[str, float]]) -> None:
     """Adds the standard configurations to the groups.
 
     Args:
-        times: for each entry, microseconds by configuration.
+        times: for each shape, microseconds by configuration.
     """
     members: dict[tuple[DeviceIdentity, Formats], list[int]] = {}
-    for index, best in enumerate(result.winners):
+    for index, best in enumerate(result.measured):
         members.setdefault((best.key.device, formats_of(best.key.problem)), []).append(index)
     for entries in members.values():
         for any_rows in (False, True):
@@ -48,7 +48,7 @@ class _Standards:
     """The search for the standard configurations of one kind.
 
     Args:
-        entries: numbers of the winners of one device and of the same formats.
+        entries: numbers of the shapes of one device and of the same formats.
         any_rows: for rows of any alignment.
     """
 
@@ -56,7 +56,7 @@ class _Standards:
         self, result: Contents, entries: list[int], times: Sequence[dict[str, float]], *, any_rows: bool
     ) -> None:
         self._result, self._entries, self._times, self._any_rows = result, entries, times, any_rows
-        self._device: Device = known_device(result.winners[entries[0]].key.device)
+        self._device: Device = known_device(result.measured[entries[0]].key.device)
         self._traffic = result.traffic[self._device.identity]
         self._measured = self._by_parameters()
         self._known_points: dict[tuple[object, ...], tuple[Point, ...]] = {}
@@ -77,7 +77,7 @@ class _Standards:
                 self._add(kernel, config, layout)
 
     def _add(self, kernel: Kernel, config: Config, layout: str) -> None:
-        sample = self._result.winners[self._entries[0]]
+        sample = self._result.measured[self._entries[0]]
         key = (*group_of(sample)[:-1], layout)
         group = self._result.groups.setdefault(key, [])
         variants = [self._result.kernels.add(kernel, runtime) for runtime in runtimes(kernel.space)]
@@ -89,7 +89,7 @@ class _Standards:
         """The winners' distinct parameters, with the run-time choices of their family's default."""
         found = {}
         for index in self._entries:
-            config = self._result.winners[index].config
+            config = self._result.measured[index].config
             space = self._result.spaces[config.family]
             plain = space.config({**space.default, **dict(config.parameters)})
             found[plain.identity] = plain
@@ -100,7 +100,7 @@ class _Standards:
         it takes."""
         found = {}
         for index in self._entries:
-            best = self._result.winners[index]
+            best = self._result.measured[index]
             problem = best.key.problem
             if not self._any_rows and any(problem.alignment(name) < MAX_ALIGNMENT for name in "abc"):
                 continue
@@ -112,7 +112,7 @@ class _Standards:
 
     def _time(self, kernel: Kernel, config: Config, index: int) -> float:
         """Microseconds on a tuned shape: measured there, or expected."""
-        problem = self._result.winners[index].key.problem
+        problem = self._result.measured[index].key.problem
         known = [time_us for _, time_us in self._measured.get((config.family, config.parameters), {}).get(index, ())]
         if known:
             return min(known) * narrowing(kernel, problem)
@@ -134,7 +134,7 @@ class _Standards:
     def _points_of(self, kernel: Kernel) -> Iterator[Point]:
         measured = self._measured.get((kernel.config.family, kernel.config.parameters), {})
         return (
-            self._result.point(kernel, config, self._result.winners[index].key.problem, time_us, index)
+            self._result.point(kernel, config, time_us, index)
             for index, every in measured.items()
             for config, time_us in every
         )
@@ -150,7 +150,7 @@ class _Standards:
         return found
 
     def _kernel(self, config: Config, layout: str) -> Kernel:
-        problem = self._result.winners[self._entries[0]].key.problem
+        problem = self._result.measured[self._entries[0]].key.problem
         of_inputs, of_output = DTYPES[problem.dtype].bytes, OUTPUT_BYTES[problem.out_dtype]
         if not self._any_rows:
             of_inputs = of_output = MAX_ALIGNMENT
@@ -161,7 +161,7 @@ class _Standards:
     def _problems(self, layout: str) -> Iterator[Problem]:
         """The sizes of the tuned shapes in a layout; dense, as any rows."""
         for index in self._entries:
-            problem = self._result.winners[index].key.problem
+            problem = self._result.measured[index].key.problem
             whole = 1 if self._any_rows else MAX_ALIGNMENT
             m, n, k = (-(-size // whole) * whole for size in (problem.m, problem.n, problem.k))
             summed, output = problem.accumulator, problem.out_dtype
