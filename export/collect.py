@@ -153,13 +153,16 @@ def _points(result: Contents, kernel: Kernel, number: int, times: Mapping[str, f
     if formats_of(result.measured[number].key.problem) != kernel.formats:
         return
     found: dict[tuple[int, int], Point] = {}
-    for identity, time_us in times.items():
-        config = result.configs[identity]
-        if config.family == kernel.config.family and config.parameters == kernel.config.parameters:
-            point = result.point(kernel, config, time_us, number)
-            known = found.setdefault((point.units, point.depth), point)
-            if point.root < known.root:
-                found[point.units, point.depth] = point
+    tried = [
+        (number, config, time_us)
+        for identity, time_us in times.items()
+        for config in [result.configs[identity]]
+        if config.family == kernel.config.family and config.parameters == kernel.config.parameters
+    ]
+    for point in result.points(kernel, tried):
+        known = found.setdefault((point.units, point.depth), point)
+        if point.root < known.root:
+            found[point.units, point.depth] = point
     yield from found.values()
 
 
