@@ -12,9 +12,9 @@ from kt.cache.validity import OtherSpaces, changed_since
 from kt.devices.device import DeviceIdentity
 from kt.problems import Problem
 
-__all__ = ["Entry", "Selection", "State", "entries", "lookup", "select"]
+__all__ = ["Entry", "Selection", "State", "entries", "lookup", "select", "stand_ins"]
 
-State = Literal["valid", "stale", "partial", "predicted", "other-space"]
+State = Literal["valid", "stale", "partial", "predicted", "other-space", "unseen"]
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Entry:
     Attributes:
         best: the winner.
         state: "stale" if what it was made from has changed, "other-space" if it is of another `--space` than
-            what is asked about (neither is served); "predicted" if its time is the model's; "partial" if its search did
-            not end by itself; else "valid".
+            what is asked about (neither is served); "predicted" if its time is the model's; "unseen" if it stands for
+            shapes that nobody lists; "partial" if its search did not end by itself; else "valid".
         reason: for people: why it is stale, how far a partial search came; "" for a valid one.
         id: its row, for `Store.remove`.
         digest: digest of its key.
@@ -78,6 +78,8 @@ def _state(
         return "stale", "; ".join(reason for reason in reasons if reason)
     if best.measurement.predicted:
         return "predicted", progress
+    if best.unseen:
+        return "unseen", progress
     return ("valid", "") if best.complete else ("partial", progress)
 
 
@@ -116,6 +118,15 @@ def select(candidates: Iterable[Entry], *, partial: bool = True, predicted: bool
     passed_over += [entry for group in ranked for entry in group[1:]]
     preferred = {entry.id: group[0] for group in ranked for entry in group[1:]}
     return Selection([group[0] for group in ranked], passed_over, preferred)
+
+
+def stand_ins(candidates: Iterable[Entry]) -> list[BestConfig]:
+    """What is known of shapes that stand for those that nobody lists, one for each problem and device."""
+    found: dict[tuple[str, DeviceIdentity], list[BestConfig]] = {}
+    for entry in candidates:
+        if entry.state == "unseen":
+            found.setdefault((problem_digest(entry.best.key.problem), entry.best.key.device), []).append(entry.best)
+    return [min(group, key=rank) for group in found.values()]
 
 
 def lookup(winners: Sequence[BestConfig], problem: Problem, device: DeviceIdentity) -> BestConfig | None:

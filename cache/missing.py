@@ -33,8 +33,8 @@ UNREADABLE = "its entry cannot be read or used"
 class Missing:
     """A problem without a usable winner, and why: never tuned, stale, predicted, partial, or for another device.
 
-    `state`: of what there is on the device itself: stale, other-space, predicted, or partial (measured, but the
-    search did not end by itself); "" if there is nothing that can be read.
+    `state`: of what there is on the device itself: stale, other-space, predicted, partial (measured, but the search did
+    not end by itself), or unseen (searched briefly, to stand for others); "" if there is nothing that can be read.
     """
 
     problem: Problem

@@ -7,13 +7,14 @@ from kt.devices.device import DeviceIdentity
 from kt.problems import Problem
 from kt.search_spaces.space import Config, Launch
 
-__all__ = ["NEVER_RAN", "STATUSES", "BestConfig", "CacheKey", "Measurement", "Status"]
+__all__ = ["NEVER_RAN", "STATUSES", "UNSEEN", "BestConfig", "CacheKey", "Measurement", "Status"]
 
 Status = Literal[
     "ok", "pruned", "compile_error", "launch_error", "wrong_result", "timeout", "crashed", "out_of_memory"
 ]  # fmt: skip
 STATUSES: tuple[str, ...] = get_args(Status)
 NEVER_RAN = frozenset({"pruned", "compile_error"})  # outcomes that cost the GPU nothing
+UNSEEN = "unseen"  # in a winner's provenance: its shape was searched briefly, to stand for those that nobody lists
 
 
 @dataclass(frozen=True)
@@ -111,3 +112,8 @@ class BestConfig:
     complete: bool = False
     edge: tuple[str, ...] = ()
     provenance: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def unseen(self) -> bool:
+        """Nobody has listed the shape: it was searched briefly, to stand for others."""
+        return UNSEEN in self.provenance

@@ -73,7 +73,7 @@ def export(
     written and the exit code is 5. With --check nothing is written at all: it says whether every shape has a winner of
     today's sources, and with -o whether the file is what an export would write.
     """
-    from kt.cache.entries import select
+    from kt.cache.entries import select, stand_ins
     from kt.cache.location import cache_dir as cache_folder
     from kt.cache.location import database_path
     from kt.cache.store import Store
@@ -121,12 +121,14 @@ def export(
     dependencies = plan_depfile(depfile, depfile_target, output, [*read, database_path(folder)], cache_dir)
     with Store.open(folder, read_only=True, tell=teller(quiet=quiet)) as store:
         found = judged_entries(store, sources, spaces, other_spaces(space, folders))
+        unseen = stand_ins(found) if header and not table_only else []
+        found = [entry for entry in found if entry.state != "unseen"]
         if problems is not None:
             found = entries_of(found, problems)
         selection = select(filter(keep, found), partial=not complete, predicted=predicted)
         bests = [entry.best for entry in selection.chosen]
         tried = searches(store, bests, spaces, folders, teller(quiet=quiet), verbose=verbose) if as_t4 else []
-        elsewhere = winners_elsewhere(store, bests, spaces, folders) if header and not table_only else []
+        elsewhere = winners_elsewhere(store, [*bests, *unseen], spaces, folders) if header and not table_only else []
         warnings = store.warnings
     if not (quiet or check):
         say_passed_over(selection, verbose=verbose)
@@ -146,7 +148,11 @@ def export(
     if header:
         name = "kt" if namespace is None else namespace
         made = Making(spaces, folders, folder, quiet=silent, check=check)
-        text = _table_header(bests, name) if table_only else kernels_header(bests, name, made, elsewhere, few, ranged)
+        text = (
+            _table_header(bests, name)
+            if table_only
+            else kernels_header(bests, name, made, elsewhere, few, ranged, unseen)
+        )
     else:
         text = _t4(tried, quiet=silent) if as_t4 else _table(bests, formats[0])
     if check and output is not None:

@@ -90,24 +90,33 @@ def kernels_header(
     searches: Sequence[Search],
     few: Few | None,
     ranged: Sequence[RangedShape] = (),
+    unseen: Sequence[BestConfig] = (),
 ) -> str:
     """The header's text; what few kernels lose is told, and what a range loses between the shapes that were tuned."""
     from kt.export.collect import collect
     from kt.export.kernel_header import kernel_header
 
-    known = collect(bests, made.spaces, searches, ranged) if few is None else _few(bests, made, searches, few, ranged)
+    if few is None:
+        known = collect(bests, made.spaces, searches, ranged, unseen)
+    else:
+        known = _few(bests, made, searches, few, ranged, unseen)
     if not made.quiet:
         tell_buckets(known)
     return kernel_header(known, template_dirs=made.template_dirs, namespace=namespace)
 
 
 def _few(
-    bests: Sequence[BestConfig], made: Making, searches: Sequence[Search], few: Few, ranged: Sequence[RangedShape]
+    bests: Sequence[BestConfig],
+    made: Making,
+    searches: Sequence[Search],
+    few: Few,
+    ranged: Sequence[RangedShape],
+    unseen: Sequence[BestConfig],
 ) -> Contents:
     """With few kernels; of several forms there are none without a compiler that fits, which is told."""
     from kt.export.collect import collect_few
 
-    choose = partial(collect_few, bests, made.spaces, searches, ranged, most=few.most, within=few.within)
+    choose = partial(collect_few, bests, made.spaces, searches, ranged, unseen, most=few.most, within=few.within)
     tell = teller(quiet=made.quiet)
     try:
         with _forms(bests, made) as forms:

@@ -31,14 +31,17 @@ __all__ = [
     "Strategy",
     "StrategyName",
     "Templates",
+    "Unseen",
     "Verbose",
 ]
 
 MOST_JOBS = 256  # each takes some hundred MB; more of them than cores gain nothing
+MOST_UNSEEN = 1000
 NUMBERS = {  # wanted, in words
     "jobs": f"a whole number from 0 to {MOST_JOBS}",
     "max_kernels": "a whole number, 1 or more",
     "seed": "a whole number, 0 or more",
+    "unseen": f"a whole number from 0 to {MOST_UNSEEN}",
 }
 
 
@@ -66,6 +69,7 @@ class StateName(StrEnum):
     predicted = "predicted"
     stale = "stale"
     other_space = "other-space"
+    unseen = "unseen"
 
 
 def _path(text: str) -> Path:
@@ -125,6 +129,15 @@ Budget = Annotated[
     str | None, typer.Option(metavar="LIMIT", help="Time of the run (60s, 5m, 1h) or candidates a shape (500).")
 ]
 Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the search and of the operands, 0 or more.")]
+Unseen = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=0,
+        max=MOST_UNSEEN,
+        help="Also try N shapes of each format that nobody lists, briefly: the choice for others rests on them.",
+    ),
+]
 State = Annotated[
     list[StateName] | None,
     typer.Option(metavar="STATE", help=f"Only these states: {', '.join(StateName)}; may be repeated."),

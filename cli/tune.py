@@ -12,7 +12,7 @@ from kt.cli.listing import listed_by_cause
 from kt.cli.outcome import end, note, teller
 from kt.errors import BudgetEnded, CacheError, KtError, NoValidConfiguration
 from kt.interrupts import ended_by, exit_code
-from kt.wording import part, plural
+from kt.wording import part, plural, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +44,7 @@ def gemm(
     jobs: options.Jobs = 0,
     peers: options.Peers = "cublas",
     retune: Annotated[bool, typer.Option("--retune", help="Measure again although the cache has a winner.")] = False,
+    unseen: options.Unseen = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
@@ -62,6 +63,7 @@ def gemm(
     from kt.cli.progress import progress as open_display
     from kt.cli.target import check_target, files_read
     from kt.devices.local import select_device
+    from kt.problems.unseen import unseen as unseen_shapes
     from kt.tuner.request import TuneRequest
     from kt.tuner.run import tune
 
@@ -85,6 +87,7 @@ def gemm(
         jobs,
         retune=retune,
         space=space.name if space else "",
+        unseen=unseen_shapes(problems, unseen),
     )
     if not quiet:
         _say_beforehand(request)
@@ -178,6 +181,9 @@ def _summarise(result: TuneResult) -> None:
     words = {"tuned": "tuned", "partial": "tuned in part", "cached": "from the cache"}
     words |= {"predicted": "ranked by the model", "failed": "failed", "untuned": "not tuned"}
     parts = [f"{outcomes[name]} {text}" for name, text in words.items() if outcomes[name]]
+    if result.unseen:
+        known = sum(shape.best is not None for shape in result.unseen)
+        parts.append(f"{part(known, len(result.unseen), 'shape')} that {verb(known, 'stands', 'stand')} for others")
     note(f"{', '.join(parts)}; {plural(result.compiled, 'kernel')} compiled; {result.seconds:.1f} s")
     statuses = sum((Counter(shape.statuses) for shape in result.shapes), Counter[str]())
     failed = [f"{count} {_status_text(status)}" for status, count in statuses.most_common() if status != "ok"]

@@ -8,10 +8,12 @@ from dataclasses import replace
 
 from kt.cache.records import BestConfig, Measurement
 from kt.search_spaces.space import Config
+from kt.tuner.method import DIRECT_SLACK_US
 
 __all__ = ["at_the_winners_clock", "counting", "lower_clock"]
 
-# Of a measurement that counts: fewer samples of a short kernel are mostly its launch.
+# Of a measurement that counts. With fewer samples it may be of one run; that of a short kernel is mostly its launch,
+# but what one run gives up takes longer than `DIRECT_SLACK_US`: whatever is below was timed in a graph of many runs.
 LEAST_SAMPLES = 3
 LONG_US = 1000.0
 LOWER_CLOCKS = (0.8, 1.5)  # of finals against screenings; beyond these one of the two was no time of the kernel
@@ -53,6 +55,6 @@ def counting(measurement: Measurement, lower_clock: float) -> float | None:
     """The time of a measurement that counts, as it would be in finals."""
     if measurement.predicted or measurement.time_us is None:
         return None
-    enough = measurement.samples >= LEAST_SAMPLES or measurement.time_us >= LONG_US
+    of_one_run = measurement.samples < LEAST_SAMPLES and DIRECT_SLACK_US <= measurement.time_us < LONG_US
     scale = 1.0 if measurement.refined else lower_clock
-    return measurement.time_us * scale if enough else None
+    return None if of_one_run else measurement.time_us * scale

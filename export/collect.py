@@ -28,18 +28,21 @@ def collect(
     spaces: Mapping[str, SearchSpace],
     searches: Iterable[Search] = (),
     ranged: Sequence[RangedShape] = (),
+    unseen: Iterable[BestConfig] = (),
 ) -> Contents:
     """What a header of the winners has.
 
     Args:
         searches: what was measured besides, of kernels as they are today.
         ranged: shapes of which a size varies at run time.
+        unseen: what is known of shapes that stand for others, for the choice alone.
 
     Raises:
         InputError: a winner's family is not among `spaces`.
     """
     chosen = distinct(winners)
     result = _listed(chosen, [of_winner(best, spaces) for best in chosen], spaces)
+    result.unseen = _of_the_same(chosen, unseen)
     times = _measured(result, searches)
     _add_neighbours(result, times)
     add_standards(result, times)
@@ -53,6 +56,7 @@ def collect_few(
     spaces: Mapping[str, SearchSpace],
     searches: Iterable[Search] = (),
     ranged: Sequence[RangedShape] = (),
+    unseen: Iterable[BestConfig] = (),
     *,
     most: int | None = None,
     within: float | None = None,
@@ -79,6 +83,7 @@ def collect_few(
         message = f"no {serve} every shape within {100 * within:.3g}% of its winner: {found.kernels} do"
         raise NoValidConfiguration(message, hint="allow more kernels, or a greater loss")
     result = _listed(found.winners(), [one.kernel for one in found.served], spaces)
+    result.unseen = _of_the_same(chosen, unseen)
     times = _measured(result, searches)
     _add_neighbours(result, times)
     _add_other_forms(result, times)
@@ -96,6 +101,12 @@ def _listed(chosen: Sequence[BestConfig], of_winners: Sequence[Kernel], spaces: 
     devices = dict.fromkeys(best.key.device for best in chosen)
     result.traffic = {device: traffic_rate(known_device(device)) for device in devices}
     return result
+
+
+def _of_the_same(chosen: Sequence[BestConfig], unseen: Iterable[BestConfig]) -> list[BestConfig]:
+    """Those of the GPUs and number formats of the winners, in the order of a table."""
+    groups = {(best.key.device, formats_of(best.key.problem)) for best in chosen}
+    return [best for best in distinct(unseen) if (best.key.device, formats_of(best.key.problem)) in groups]
 
 
 def _add_neighbours(result: Contents, times: Sequence[Mapping[str, float]]) -> None:
@@ -130,34 +141,36 @@ def _candidate(
     others = [result.kernels.add(kernel, runtime) for runtime in runtimes(kernel.space)]
     points = [
         point
-        for entry, other in enumerate(result.winners)
+        for number, other in enumerate(result.measured)
         if other.key.device == device
-        for point in _points(result, kernel, entry, times[entry])
+        for point in _points(result, kernel, number, times[number])
     ]
     return Candidate(tuple(dict.fromkeys([*own, *others])), tuple(points))
 
 
-def _points(result: Contents, kernel: Kernel, entry: int, times: Mapping[str, float]) -> Iterator[Point]:
-    """What was measured of a kernel's parameters on the shape of an entry: of equal work the quickest way."""
-    problem = result.winners[entry].key.problem
-    if formats_of(problem) != kernel.formats:
+def _points(result: Contents, kernel: Kernel, number: int, times: Mapping[str, float]) -> Iterator[Point]:
+    """What was measured of a kernel's parameters on one of the shapes: of equal work the quickest way."""
+    if formats_of(result.measured[number].key.problem) != kernel.formats:
         return
     found: dict[tuple[int, int], Point] = {}
-    for identity, time_us in times.items():
-        config = result.configs[identity]
-        if config.family == kernel.config.family and config.parameters == kernel.config.parameters:
-            point = result.point(kernel, config, problem, time_us, entry)
-            known = found.setdefault((point.units, point.depth), point)
-            if point.root < known.root:
-                found[point.units, point.depth] = point
+    tried = [
+        (number, config, time_us)
+        for identity, time_us in times.items()
+        for config in [result.configs[identity]]
+        if config.family == kernel.config.family and config.parameters == kernel.config.parameters
+    ]
+    for point in result.points(kernel, tried):
+        known = found.setdefault((point.units, point.depth), point)
+        if point.root < known.root:
+            found[point.units, point.depth] = point
     yield from found.values()
 
 
 def _measured(result: Contents, searches: Iterable[Search]) -> list[dict[str, float]]:
-    """For each entry the times of configurations on its shape, the winner's own among them, all as at its clock."""
+    """For each shape the times of configurations on it, the winner's own among them, all as at its clock."""
     found = dict(searches)
     times: list[dict[str, float]] = []
-    for index, best in enumerate(result.winners):
+    for index, best in enumerate(result.measured):
         of_shape = at_the_winners_clock(best, found.get(best.key, {}))
         lower = lower_clock(best.measurement, of_shape)
         tried = {config: us for config, one in of_shape.items() if (us := counting(one, lower)) is not None}

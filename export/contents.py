@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.catalog import find
 from kt.devices.device import Device, DeviceIdentity
-from kt.export.expected_time import OTHER_LAYOUT, Point, costs_of, point_at
+from kt.export.expected_time import OTHER_LAYOUT, OTHER_ROWS, Costs, Point, costs_of_each, point_at
 from kt.export.kernels import Kernel, Kernels
 from kt.export.runnable import names_of
 from kt.problems import Problem
@@ -86,6 +87,7 @@ class Contents:
 
     Attributes:
         winners: one of each problem and device, in the order of the table.
+        unseen: what was measured besides for shapes that nobody lists, one of each; none of them is in the table.
         spaces: by family.
         kernels: every kernel and variant.
         entries: the variant of each winner.
@@ -112,20 +114,41 @@ class Contents:
     buckets: list[BucketServed] = field(default_factory=list)
     failed: set[tuple[int, Config]] = field(default_factory=set)
     given_up: dict[tuple[int, Config], float] = field(default_factory=dict)
+    unseen: Sequence[BestConfig] = ()
+
+    @cached_property
+    def measured(self) -> list[BestConfig]:
+        """The winners of all shapes on which something was measured: those of the table first."""
+        return [*self.winners, *self.unseen]
 
     def may_fail(self, config: Config, entry: int) -> bool:
         """Whether the kernel of a configuration that was not measured on the shape of an entry has failed there."""
         return (entry, config.kernel) in self.failed
 
-    def point(self, kernel: Kernel, config: Config, problem: Problem, time_us: float, entry: int) -> Point:
-        """The point of a measurement of `config` on `problem`, on the device of an entry, for a kernel with the same
-        parameters: in the problem's layout, or in another one, for rows as well aligned, or for less."""
-        device = known_device(self.winners[entry].key.device)
-        names = names_of(kernel, config.runtime, problem, device)
-        costs = costs_of(self.cost_rules[config.family], names)
-        weight = 1.0 if problem.layout == kernel.signature.layout else OTHER_LAYOUT
-        time_us *= narrowing(kernel, problem)
-        return point_at(costs, time_us, self.traffic[device.identity], entry, weight)
+    def points(self, kernel: Kernel, measured: Sequence[tuple[int, Config, float]]) -> list[Point]:
+        """The points of measurements, for a kernel with the same parameters: in the shape's layout, or in another one,
+        for rows as well aligned, or for less.
+
+        Args:
+            measured: the number of the shape in `measured`, what was timed on it, and its microseconds.
+        """
+        if not measured:
+            return []
+        names = []
+        for number, config, _ in measured:
+            key = self.measured[number].key
+            names.append(names_of(kernel, config.runtime, key.problem, known_device(key.device)))
+        costs = costs_of_each(self.cost_rules[kernel.config.family], names)
+        return [self._point(kernel, one, *rest) for one, rest in zip(costs, measured, strict=True)]
+
+    def _point(self, kernel: Kernel, costs: Costs, number: int, config: Config, time_us: float) -> Point:
+        key = self.measured[number].key
+        weight = 1.0 if key.problem.layout == kernel.signature.layout else OTHER_LAYOUT
+        if _reads_otherwise(kernel, key.problem):
+            weight *= OTHER_ROWS
+        entry = number if number < len(self.winners) else -1
+        time_us *= narrowing(kernel, key.problem)
+        return point_at(costs, time_us, self.traffic[key.device], entry, weight)
 
 
 def narrowing(kernel: Kernel, problem: Problem) -> float:
@@ -133,9 +156,24 @@ def narrowing(kernel: Kernel, problem: Problem) -> float:
 
     An operand that is packed is multiplied in whole chunks, whatever its rows are.
     """
+    if any(_alignment(kernel, name) < problem.alignment(name) for name in _unpacked(kernel)):
+        return NARROW
+    return NARROW_STORES if _alignment(kernel, "c") < problem.alignment("c") else 1.0
+
+
+def _reads_otherwise(kernel: Kernel, problem: Problem) -> bool:
+    """Whether what was measured on a problem was rendered for operands that are aligned to more, or to less."""
+    return any(_alignment(kernel, name) != problem.alignment(name) for name in _unpacked(kernel))
+
+
+def _unpacked(kernel: Kernel) -> list[str]:
     packed = {name[-1] for name, value in kernel.config.parameters if name in ("pack_a", "pack_b") and value == 1}
-    narrower = {name for name in "abc" if getattr(kernel.signature, f"align_{name}") < problem.alignment(name)}
-    return NARROW if narrower - packed - {"c"} else NARROW_STORES if "c" in narrower else 1.0
+    return [name for name in "ab" if name not in packed]
+
+
+def _alignment(kernel: Kernel, operand: str) -> int:
+    alignment: int = getattr(kernel.signature, f"align_{operand}")
+    return alignment
 
 
 def formats_of(problem: Problem) -> Formats:

@@ -130,7 +130,7 @@ def expected(contents: Contents, candidate: Candidate, problem: Problem, device:
     names = names_of(kernel, variants[0].runtime, problem, device)
     rules, traffic = contents.cost_rules[kernel.config.family], contents.traffic[device.identity]
     found: dict[int, tuple[int, int]] = {}
-    every = costs_of_each(rules, names, [one.runtime for one in variants])
+    every = costs_of_each(rules, [{**names, **dict(one.runtime)} for one in variants])
     for number, costs in zip(candidate.variants, every, strict=True):
         found[number] = expected_time(candidate.points, costs, traffic)
     return found

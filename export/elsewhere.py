@@ -25,7 +25,8 @@ def measured_elsewhere(
 ) -> list[Search]:
     """For each winner what was measured on its shape of the winners' kernels, whatever the run-time choices.
 
-    At the clock of its finals, which all finalists tell, those of other kernels too.
+    At the clock of its finals, which all finalists tell, those of other kernels too. Winners of shapes that stand for
+    others are among them.
 
     Args:
         bests: winners for the same number formats on the same GPU. A header has of one format the same whatever is

@@ -19,7 +19,7 @@ from typing import Any
 
 from kt.devices.device import Device
 from kt.search_spaces.expression import Expression, compose
-from kt.search_spaces.names import Names
+from kt.search_spaces.names import Names, in_columns
 from kt.search_spaces.space import SearchSpace
 
 __all__ = [
@@ -39,15 +39,17 @@ __all__ = [
 # formats, and of 32 bf16 kernels on 60 shapes that were not tuned.
 EXTRA_DEPTH = 64
 LAUNCH_PS = 2_000_000
-LEAST_PART = 0.1  # of a measured time that is taken to be work, whatever launches and workspace are said to cost
+LEAST_PART = 0.5  # of a measured time that is taken to be work, whatever launches and workspace are said to cost
 LONGEST_PS = 4e18
 
 # What a step takes at least in which a block waits for data from memory; stages overlap. A block alone on a
 # multiprocessor is no faster, however fast many together are.
 STEP_PS = 700_000
 
-# How much the measurement of a kernel in one layout says of the same parameters in another one.
+# How much the measurement of a kernel says of the same parameters in another layout, and of those rendered for operands
+# that are aligned to more, or to less.
 OTHER_LAYOUT = 0.1
+OTHER_ROWS = 0.1
 
 # A family that does not say how large its tiles are is compared as if these were they.
 _USUAL = {
@@ -132,16 +134,13 @@ def costs_of(rules: Mapping[str, Expression], names: Mapping[str, Any]) -> Costs
     return Costs(*(int(values[name]) for name in COST_NAMES))
 
 
-def costs_of_each(
-    rules: Mapping[str, Expression], names: Mapping[str, Any], choices: Sequence[Sequence[tuple[str, Any]]]
-) -> list[Costs]:
-    """`costs_of` for each of several run-time choices, at once."""
+def costs_of_each(rules: Mapping[str, Expression], every: Sequence[Mapping[str, Any]]) -> list[Costs]:
+    """`costs_of` for each of several names, all of the same ones, at once."""
     import numpy as np
 
-    varied = {name: np.array([dict(choice)[name] for choice in choices]) for name, _ in choices[0]}
-    values = Names({**names, **varied}, rules)
-    columns = [np.broadcast_to(np.asarray(values[name]), len(choices)).tolist() for name in COST_NAMES]
-    return [Costs(*(int(value) for value in row)) for row in zip(*columns, strict=True)]
+    values = Names(in_columns(every), rules)
+    found = [np.broadcast_to(np.asarray(values[name]), len(every)).tolist() for name in COST_NAMES]
+    return [Costs(*(int(value) for value in row)) for row in zip(*found, strict=True)]
 
 
 def traffic_rate(device: Device) -> int:

@@ -49,6 +49,7 @@ def render_kernel_header(
     template_dirs: Sequence[Path] = (),
     searches: Iterable[Search] = (),
     ranged: Sequence[RangedShape] = (),
+    unseen: Sequence[BestConfig] = (),
     predicted: bool = False,
     namespace: str = "kt",
 ) -> str:
@@ -59,13 +60,16 @@ def render_kernel_header(
         spaces: by family, those that the winners are from; the generic kernels are of these, too.
         searches: what was measured besides the winners, of kernels as they are today.
         ranged: shapes of which a size varies at run time.
+        unseen: what is known of shapes that stand for others, for the choice alone.
         predicted: take winners that were ranked by the model too.
 
     Raises:
         InputError: a winner's family is not there, or cannot be exported; the namespace cannot be used.
     """
     given = [best for best in winners if predicted or not best.measurement.predicted]
-    return kernel_header(collect(given, spaces, searches, ranged), template_dirs=template_dirs, namespace=namespace)
+    return kernel_header(
+        collect(given, spaces, searches, ranged, unseen), template_dirs=template_dirs, namespace=namespace
+    )
 
 
 def kernel_header(listed: Contents, *, template_dirs: Sequence[Path] = (), namespace: str = "kt") -> str:

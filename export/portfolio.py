@@ -365,7 +365,8 @@ class _Offers:
         names = names_of(kernel, others[0], best.key.problem, self._devices[best.key.device])
         traffic = self._known.traffic[best.key.device]
         alike: dict[Costs, list[Runtime]] = {}
-        for costs, runtime in zip(costs_of_each(self._known.cost_rules[family], names, others), others, strict=True):
+        every = costs_of_each(self._known.cost_rules[family], [{**names, **dict(one)} for one in others])
+        for costs, runtime in zip(every, others, strict=True):
             alike.setdefault(costs, []).append(runtime)
         times = [(*expected(points, costs, traffic), costs) for costs in alike]
         for ps, entry, costs in sorted(times, key=lambda one: one[0]):
@@ -419,16 +420,15 @@ class _Offers:
         """Where the kernel's parameters were measured on a device, in any layout of its formats."""
         name = (kernel.identity, device)
         if name not in self._points:
-            self._points[name] = list(self._measured(kernel, device))
+            self._points[name] = self._known.points(kernel, list(self._measured(kernel, device)))
         return self._points[name]
 
-    def _measured(self, kernel: Kernel, device: DeviceIdentity) -> Iterator[Point]:
+    def _measured(self, kernel: Kernel, device: DeviceIdentity) -> Iterator[tuple[int, Config, float]]:
         family, parameters = kernel.config.family, kernel.config.parameters
         for index, best in enumerate(self._known.winners):
             if best.key.device == device and formats_of(best.key.problem) == kernel.formats:
                 for runtime, time_us in self._choices(kernel, index).items():
-                    measured = Config(family, parameters, runtime)
-                    yield self._known.point(kernel, measured, best.key.problem, time_us, index)
+                    yield index, Config(family, parameters, runtime), time_us
 
 
 def _longer(time_us: float, part: float, most_us: float) -> float:

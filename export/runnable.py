@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from kt.devices.device import Device
 from kt.errors import InputError
 from kt.export.forms import most_smem
 from kt.export.kernels import Kernel
 from kt.problems import Problem
+from kt.search_spaces.arithmetic import truth
+from kt.search_spaces.enumeration import which_are_valid
 from kt.search_spaces.launch import resolve, violated
-from kt.search_spaces.names import leaves
+from kt.search_spaces.names import Names, in_columns, leaves
 from kt.search_spaces.space import Config, Launch, TensorMap, Value
 
-__all__ = ["MOST_BYTES", "is_possible", "launches_of", "names_of", "never_runs"]
+__all__ = ["MOST_BYTES", "is_possible", "launches_of", "names_of", "never_runs", "which_run"]
 
 MOST_BYTES = 2**48  # of an operand
 _MOST_STRIDE = 2**40  # of TMA, in bytes
@@ -63,6 +69,37 @@ def _with_room(kernel: Kernel, launch: Launch) -> Launch:
     rule = next(rule for rule in kernel.space.launches if rule.kernel == launch.kernel)
     smem = most_smem(kernel.space, kernel.config, kernel.forms, kernel.arch, rule)
     return launch if smem is None else replace(launch, smem_bytes=smem)
+
+
+def which_run(
+    kernel: Kernel, runtime: tuple[tuple[str, Value], ...], problems: Sequence[Problem], device: Device
+) -> list[bool]:
+    """Which of the problems, of its formats and layout, the kernel can compute: `launches_of` for all at once.
+
+    What TMA can address is looked at for one of them alone: rows that are aligned as the kernel wants are all alike.
+    """
+    least = {name: getattr(kernel.signature, f"align_{name}") for name in "abc"}
+    fit = [place for place, one in enumerate(problems) if all(one.alignment(name) >= least[name] for name in "abc")]
+    names = [names_of(kernel, runtime, problems[place], device) for place in fit]
+    valid = which_are_valid(kernel.space, in_columns(names), len(names)).tolist() if names else []
+    kept = [(place, one) for place, one, can in zip(fit, names, valid, strict=True) if can]
+    smem = _most_smem_of(kernel, [one for _, one in kept])
+    runs = {place for (place, _), most in zip(kept, smem, strict=True) if most <= device.smem_per_block_optin}
+    if runs and launches_of(kernel, runtime, problems[min(runs)], device) is None:
+        runs = set()
+    return [place in runs for place in range(len(problems))]
+
+
+def _most_smem_of(kernel: Kernel, every: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Shared memory of a block, the most of all launches, for each of several problems."""
+    if not every:
+        return []
+    values, most = Names(in_columns(every), kernel.space.derived), np.zeros(len(every), np.int64)
+    for rule in kernel.space.launches:
+        launched = np.broadcast_to(np.asarray(truth(rule.when.evaluate(values))), len(every))
+        if launched.any():
+            most = np.maximum(most, np.where(launched, np.asarray(rule.smem_bytes.evaluate(values)), 0))
+    return [int(one) for one in most]
 
 
 def never_runs(kernel: Kernel, problem: Problem, device: Device) -> bool:

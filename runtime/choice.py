@@ -68,7 +68,8 @@ class Chooser:
         """By the problem's own winner, None without one, or if operands are less aligned than its kernel reads them."""
         with Store.open(cache_dir(), read_only=True) as store:
             bests = [stored_best(self.request([one]), store, one, partial=True) for one in tuned_as(problem)]
-        return next((found for best in bests if best and (found := self._of_winner(best, problem))), None)
+        listed = [best for best in bests if best and not best.unseen]
+        return next((found for best in listed if (found := self._of_winner(best, problem))), None)
 
     def other(self, problem: Problem) -> Choice | None:
         """By the rule of the exported header for shapes that were not tuned; None if nothing can compute it."""
@@ -115,13 +116,14 @@ class Chooser:
         if key not in self._contents:
             from kt.export.collect import collect
 
-            bests, searches = self._read(key)
-            self._contents[key] = collect(bests, self.spaces, searches)
+            bests, unseen, searches = self._read(key)
+            self._contents[key] = collect(bests, self.spaces, searches, unseen=unseen)
         return self._contents[key]
 
-    def _read(self, group: tuple[str, ...]) -> tuple[list[BestConfig], list[Search]]:
-        """The winners of a group, and what was measured of their kernels on each other's shapes, as in an export."""
-        from kt.cache.entries import entries, select
+    def _read(self, group: tuple[str, ...]) -> tuple[list[BestConfig], list[BestConfig], list[Search]]:
+        """The winners of a group, those of shapes that stand for others, and what was measured of their kernels on each
+        other's shapes, as in an export."""
+        from kt.cache.entries import entries, select, stand_ins
         from kt.export.elsewhere import measured_elsewhere
         from kt.tuner.current_measurements import CurrentMeasurements
         from kt.tuner.method import METHOD_LABEL
@@ -134,6 +136,7 @@ class Chooser:
                 for entry in entries(store, sources, method=METHOD_LABEL)
                 if entry.best.key.device == self.device.identity and entry.best.key.problem.formats == group
             ]
-            bests = [entry.best for entry in select(found).chosen]
-            known = {best.key: store.measurements(best.key) for best in bests}
-        return bests, measured_elsewhere(bests, known, CurrentMeasurements(self.spaces), self.device)
+            bests, unseen = [entry.best for entry in select(found).chosen], stand_ins(found)
+            known = {best.key: store.measurements(best.key) for best in (*bests, *unseen)}
+        searches = measured_elsewhere([*bests, *unseen], known, CurrentMeasurements(self.spaces), self.device)
+        return bests, unseen, searches

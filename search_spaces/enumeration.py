@@ -23,7 +23,7 @@ from kt.search_spaces.masks import Axis, Check, Rejection, surviving_ranks
 from kt.search_spaces.names import Names, lacks_sizes, leaves
 from kt.search_spaces.space import Config, SearchSpace, Value
 
-__all__ = ["MAX_COMBINATIONS", "MAX_VALID", "Enumeration", "Rejection", "enumerate_space"]
+__all__ = ["MAX_COMBINATIONS", "MAX_VALID", "Enumeration", "Rejection", "enumerate_space", "which_are_valid"]
 
 MAX_COMBINATIONS = 2**32
 MAX_VALID = 2_000_000
@@ -155,6 +155,18 @@ def enumerate_space(space: SearchSpace, names: Mapping[str, Any]) -> Enumeration
         ranks,
         names,
     )
+
+
+def which_are_valid(space: SearchSpace, given: Mapping[str, Any], count: int) -> NDArray[np.bool_]:
+    """Which of several problems, or configurations, meet every constraint and CUDA's limits, all at once.
+
+    Args:
+        given: every name with its value, an array of `count` elements where it varies.
+    """
+    mask, names = np.ones(count, dtype=bool), Names(given, space.derived)
+    for check in _checks(space.source or space.family, space, given):
+        check.apply(mask, names, 1)
+    return mask
 
 
 def _checks(where: str, space: SearchSpace, names: Mapping[str, Any]) -> list[Check]:

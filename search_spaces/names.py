@@ -6,7 +6,7 @@ value for some configurations (a division by zero) does no harm if an earlier co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kt.search_spaces.arithmetic import is_scalar, leaf
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kt.search_spaces.expression import Expression
 
-__all__ = ["PROBLEM_SIZES", "Names", "lacks_sizes", "leaves"]
+__all__ = ["PROBLEM_SIZES", "Names", "in_columns", "lacks_sizes", "leaves"]
 
 # What an expression may name that differs between problems of one compile signature.
 PROBLEM_SIZES = frozenset(("m", "n", "k", "batch", "lda", "ldb", "ldc", "beta", "operand_align_a", "operand_align_b"))
@@ -37,6 +37,17 @@ def leaves(used: Iterable[str], derived: Mapping[str, Expression]) -> frozenset[
 def lacks_sizes(used: Iterable[str], derived: Mapping[str, Expression], given: Mapping[str, Any]) -> bool:
     """Whether `used` rests on a size of the problem that is not among the given names."""
     return not (leaves(used, derived) & PROBLEM_SIZES) <= given.keys()
+
+
+def in_columns(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several values of each name in one: an array of them, or the value where it does not vary."""
+    import numpy as np
+
+    columns = {name: [one[name] for one in every] for name in (every[0] if every else ())}
+    return {
+        name: np.array(values) if any(one != values[0] for one in values) else values[0]
+        for name, values in columns.items()
+    }
 
 
 class Names(Mapping[str, Any]):

@@ -49,6 +49,6 @@ class Clock:
         """Seconds until the shape at work must end."""
         return self.shape_deadline - time.monotonic()
 
-    def begin_shape(self, waiting: int) -> None:
+    def begin_shape(self, waiting: float) -> None:
         """Give the next shape its share: what is left, divided by it and those `waiting` behind it."""
         self.shape_deadline = time.monotonic() + self.left / (waiting + 1)

@@ -44,7 +44,11 @@ class Challenger:
     """A rival that was faster than the winner when both were screened."""
 
     rival: Rival
-    screened_us: float
+    measurement: Measurement
+
+    @property
+    def screened_us(self) -> float:
+        return self.measurement.time_us or 0.0
 
 
 @dataclass
@@ -88,7 +92,11 @@ class Comparison:
         try:
             holder = rivals.rival(best.config, best.key.problem)
             challengers = self._compare(best, holder, unknown)
-            return self._finals(best, holder, challengers) if holder and challengers else None
+            if not (holder and challengers):
+                return None
+            if best.unseen:
+                return self._as_screened(best, challengers[0])
+            return self._finals(best, holder, challengers)
         except WorkerDied:
             return None  # over the shape as such, not over a kernel: its winner stands
 
@@ -108,16 +116,15 @@ class Comparison:
         if isinstance(self.gpu.ask(message, PREPARE_LIMIT_S), Failure):
             return []
         won_us = self._screened_us(best, holder)
-        faster: list[tuple[float, str, Rival]] = []
+        faster: list[Challenger] = []
         for one in rivals:
             if self.clock.left <= 0:
                 break
             measurement = self._measured(one, won_us)
             self.recorder.compared(best.key, one.config, one.source, measurement)
             if measurement.time_us is not None and measurement.time_us < CHALLENGES_BELOW * won_us:
-                faster.append((measurement.time_us, one.config.identity, one))
-        chosen = sorted(faster, key=lambda item: item[:2])[:MOST_CHALLENGERS]
-        return [Challenger(rival, screened_us) for screened_us, _, rival in chosen]
+                faster.append(Challenger(one, measurement))
+        return sorted(faster, key=lambda one: (one.screened_us, one.rival.config.identity))[:MOST_CHALLENGERS]
 
     def _screened_us(self, best: BestConfig, holder: Rival | None) -> float:
         """The winner's time in a screening like the rivals': finals are of another clock, up to 17% lower."""
@@ -172,20 +179,34 @@ class Comparison:
     def _won(self, best: BestConfig, challenger: Challenger, reply: RefineReply) -> BestConfig:
         one = challenger.rival
         final = replace(reply.measurements[one.config.identity], screened_us=challenger.screened_us)
-        space = next(space for space in self.request.spaces if space.family == one.config.family)
         better = replace(
-            best,
-            config=one.config,
-            measurement=_with_resources(final, one, self._binary(one)),
-            launches=one.launches,
-            workspace_bytes=one.workspace_bytes,
-            ties=(),
+            self._by(best, one, _with_resources(final, one, self._binary(one))),
             baseline=dict(reply.peers) or best.baseline,
-            default_us=self._default_us(space, one.config, reply),
-            edge=edge(space, one.config, best.key.problem, self.request.device),
+            default_us=self._default_us(self._space(one), one.config, reply),
         )
         self.recorder.improved(better, one.source)
         return better
+
+    def _as_screened(self, best: BestConfig, challenger: Challenger) -> BestConfig:
+        """Of a shape that stands for others: it is not worth finals."""
+        better = replace(self._by(best, challenger.rival, challenger.measurement), default_us=None)
+        self.recorder.improved(better, challenger.rival.source)
+        return better
+
+    def _by(self, best: BestConfig, one: Rival, measurement: Measurement) -> BestConfig:
+        """The winner of a shape with another configuration."""
+        return replace(
+            best,
+            config=one.config,
+            measurement=measurement,
+            launches=one.launches,
+            workspace_bytes=one.workspace_bytes,
+            ties=(),
+            edge=edge(self._space(one), one.config, best.key.problem, self.request.device),
+        )
+
+    def _space(self, one: Rival) -> SearchSpace:
+        return next(space for space in self.request.spaces if space.family == one.config.family)
 
     def _default_us(self, space: SearchSpace, won: Config, reply: RefineReply) -> float | None:
         """From these finals, if the default is among those that the winner has beaten: earlier ones were of another

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from kt.cache.ranking import rank
-from kt.cache.records import BestConfig, CacheKey, Measurement
+from kt.cache.records import UNSEEN, BestConfig, CacheKey, Measurement
 from kt.devices.roofline import floor_us
 from kt.errors import CacheError
 from kt.tuner.causes import Causes
@@ -64,8 +64,12 @@ class Recorder:
         """What an earlier search of these candidates has found that did not end by itself."""
         return self._read(lambda store: store.unfinished(self.key(candidates), self._sources(candidates)))
 
-    def best(self, shape: ShapeRun, decision: Decision) -> BestConfig:
-        """The winner of a shape, stored; or the stored one, where this search has no more to say than that one's."""
+    def best(self, shape: ShapeRun, decision: Decision, *, unseen: bool = False) -> BestConfig:
+        """The winner of a shape, stored; or the stored one, where this search has no more to say than that one's.
+
+        Args:
+            unseen: the shape stands for those that nobody lists.
+        """
         by_name = {trial.config.identity: trial for trial in shape.trials.values()}
         finals = {name: _complete(by_name[name], one) for name, one in decision.finals.items()}
         best = self._decided(shape, decision, finals)
@@ -75,7 +79,9 @@ class Recorder:
         earlier = self.unfinished(shape.candidates)
         if earlier is not None and self.resume:
             best = replace(best, tried=max(best.tried, earlier.tried))
-        if earlier is not None and _stands(earlier, best, shape):
+        if unseen:
+            best = replace(best, provenance={**best.provenance, UNSEEN: "yes"})
+        if earlier is not None and earlier.unseen == unseen and _stands(earlier, best, shape):
             return earlier
         self._write(lambda store: store.put_best(best))
         return best

@@ -41,6 +41,7 @@ class TuneRequest:
         compile_limit_s: seconds after which one compilation is ended.
         retune: measure again although the cache has a valid winner.
         space: name of the file that the spaces come from, for the record; "" for the built-in ones.
+        unseen: problems that stand for those that nobody lists: searched briefly, after the others.
     """
 
     problems: Sequence[Problem]
@@ -55,6 +56,7 @@ class TuneRequest:
     compile_limit_s: float = 30.0
     retune: bool = False
     space: str = ""
+    unseen: Sequence[Problem] = ()
 
     @cached_property
     def sources(self) -> dict[str, str]:
@@ -110,6 +112,7 @@ class TuneResult:
         compiled: compilations in this run (cubins from the cache not counted).
         seconds: wall-clock time.
         interrupted: Ctrl-C or SIGTERM ended it.
+        unseen: one result for each of the problems that stand for others, in order.
     """
 
     shapes: tuple[ShapeResult, ...]
@@ -117,3 +120,4 @@ class TuneResult:
     compiled: int = 0
     seconds: float = 0.0
     interrupted: bool = False
+    unseen: tuple[ShapeResult, ...] = ()

@@ -32,7 +32,9 @@ __all__ = ["Rival", "Rivals"]
 Runtime = tuple[tuple[str, "Value"], ...]
 
 MOST_KERNELS = 48  # that a shape is timed with: those that have won most shapes of its number formats
-CHOICES = 2  # of run-time arguments of each: that of its winner, and that which the model likes best here
+CHOICES = (
+    2  # of run-time arguments of each: that of its winner, and that which the model likes best here, or the latter
+)
 
 
 @dataclass(frozen=True)
@@ -57,16 +59,21 @@ class Rivals:
         self._device, self._compilation = request.device, compilation
         self._spaces = {space.family: space for space in request.spaces}
         self._runtimes: dict[object, dict[Config, list[Runtime]]] = {}  # by number formats and kernel
+        self._often: Counter[tuple[Config, bool]] = Counter()
         for best in bests:
             of_formats = self._runtimes.setdefault(best.key.problem.formats, {})
             of_formats.setdefault(best.config.kernel, []).append(best.config.runtime)
+            self._often[best.config.kernel, best.unseen] += 1
 
     def of(self, best: BestConfig) -> list[Rival]:
-        """Those of a winner on its shape, itself left out; the kernels that have won most shapes first."""
+        """Those of a winner on its shape, itself left out; the kernels that have won most shapes first, of listed ones
+        if it is one of these, else of others."""
         problem = best.key.problem
         kernels = self._runtimes[problem.formats]
-        often = sorted(kernels, key=lambda kernel: (-len(kernels[kernel]), kernel.identity))[:MOST_KERNELS]
-        configs = [config for kernel in often for config in self._choices(kernel, kernels[kernel], problem)]
+        wins = {one: (-self._often[one, best.unseen], -len(kernels[one]), one.identity) for one in kernels}
+        often = sorted(kernels, key=wins.__getitem__)[:MOST_KERNELS]
+        most = 1 if best.unseen else CHOICES
+        configs = [one for kernel in often for one in self._choices(kernel, kernels[kernel], problem, most)]
         found = [self.rival(config, problem) for config in dict.fromkeys(configs) if config != best.config]
         return [one for one in found if one is not None]
 
@@ -82,8 +89,9 @@ class Rivals:
             return None
         return Rival(config, kernel, launches, workspace)
 
-    def _choices(self, kernel: Config, own: Sequence[Runtime], problem: Problem) -> list[Config]:
-        """A kernel with the run-time arguments of most of its own shapes, and with those the model likes best here."""
+    def _choices(self, kernel: Config, own: Sequence[Runtime], problem: Problem, most: int) -> list[Config]:
+        """A kernel with the run-time arguments that the model likes best here; of two, with those of most of its own
+        shapes as well."""
         if not self._is_known(kernel):
             return []
         space = self._spaces[kernel.family]
@@ -96,8 +104,8 @@ class Rivals:
         if not usable:
             return []
         usual = Config(kernel.family, kernel.parameters, Counter(own).most_common(1)[0][0])
-        chosen = [*([usual] if usual in usable else ()), *self._in_order(usable, problem)]
-        return list(dict.fromkeys(chosen))[:CHOICES]
+        chosen = [*([usual] if usual in usable and most > 1 else ()), *self._in_order(usable, problem)]
+        return list(dict.fromkeys(chosen))[:most]
 
     def _usable(self, kernel: Config, offered: Sequence[Runtime], problem: Problem) -> list[Config]:
         every = [Config(kernel.family, kernel.parameters, runtime) for runtime in offered]

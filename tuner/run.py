@@ -87,13 +87,13 @@ def tune(
         observer.warning(request.without_effect)
     clock = Clock(request.budget.seconds)
     results = _look_up(request, store)
-    observer.run_started(len(request.problems), sum(result.cached for result in results.values()))
+    waiting = deque(problem for problem in (*request.problems, *request.unseen) if problem not in results)
+    observer.run_started(len(results) + len(waiting), sum(result.cached for result in results.values()))
     for problem, result in results.items():
         if not result.cached:
             observer.shape_finished(problem, None, result.failure)
-    waiting = deque(problem for problem in request.problems if problem not in results)
     if not waiting:
-        return TuneResult(_in_order(request, results), seconds=clock.elapsed)
+        return _result(request, results, clock)
     from kt.tuner.cubin_cache import CubinCache  # here, for a run that the cache answers has no use for it
 
     check_target(toolchain(), request.device.arch, request.device.driver)
@@ -111,18 +111,22 @@ def tune(
     if error := common_error(run.errors, len(results)):
         raise error
     recorder.failures.update(compilation.failure_counts())
-    return TuneResult(
-        _in_order(request, results), recorder.failures.counts(), compilation.compiled, clock.elapsed, interrupted
+    return replace(
+        _result(request, results, clock),
+        failures=recorder.failures.counts(),
+        compiled=compilation.compiled,
+        interrupted=interrupted,
     )
 
 
 def _look_up(request: TuneRequest, store: Store | None) -> dict[Problem, ShapeResult]:
     """The problems that need no work: a winner is in the cache, or they cannot be tuned on this device at all."""
     results = {}
-    for problem in request.problems:
+    for problem in (*request.problems, *request.unseen):
+        unseen = problem in request.unseen
         if failure := refusal(request, problem):
             results[problem] = ShapeResult(problem, None, failure)
-        elif store and not request.retune and (best := stored_best(request, store, problem)):
+        elif store and not request.retune and (best := stored_best(request, store, problem, partial=unseen)):
             results[problem] = ShapeResult(problem, best, cached=True)
     return results
 
@@ -234,5 +238,8 @@ def _compare(run: Run, results: dict[Problem, ShapeResult]) -> None:
         results[better.key.problem] = replace(results[better.key.problem], best=better)
 
 
-def _in_order(request: TuneRequest, results: dict[Problem, ShapeResult]) -> tuple[ShapeResult, ...]:
-    return tuple(results[problem] for problem in request.problems)
+def _result(request: TuneRequest, results: Mapping[Problem, ShapeResult], clock: Clock) -> TuneResult:
+    listed, unseen = (
+        tuple(results[problem] for problem in problems) for problems in (request.problems, request.unseen)
+    )
+    return TuneResult(listed, seconds=clock.elapsed, unseen=unseen)

@@ -37,6 +37,7 @@ SCREEN_LIMIT_S = 6.0  # after which the worker is ended, besides this many times
 SCREEN_LIMIT_TIMES = 500
 STOP_ABOVE = 1.25  # of the best so far: a candidate that one run finds slower than this has lost
 WAIT_S = 0.1
+BRIEF_SHARE = 0.2  # of the time of a listed shape, that one has which stands for others
 
 
 @dataclass
@@ -63,7 +64,7 @@ class MeasuredRun:
     def next_shape(self) -> ShapeResult:
         """Tune the first of the waiting problems to its end: a winner, or a failure that says why."""
         problem = self.waiting.popleft()
-        self.clock.begin_shape(len(self.waiting))
+        self.clock.begin_shape(self._share_of_others(problem))
         self._current = None
         try:
             best = self._tune(problem)
@@ -107,6 +108,13 @@ class MeasuredRun:
         best = self._decide(shape)
         self.neighbours.add(problem, best.config)
         return best
+
+    def _share_of_others(self, problem: Problem) -> float:
+        """How many shapes like this one the time is shared with, that wait."""
+        brief = sum(one in self.request.unseen for one in self.waiting)
+        if problem in self.request.unseen:
+            return brief
+        return len(self.waiting) - brief + BRIEF_SHARE * brief
 
     # Planning
 
@@ -188,10 +196,11 @@ class MeasuredRun:
         return measurement
 
     def _decide(self, shape: ShapeRun) -> BestConfig:
-        """Refine the best few, or take the best as it stands if there is no time left for that."""
-        if self.clock.shape_left <= 0:
+        """Refine the best few, or take the best as it stands: if there is no time left, or it stands for others."""
+        unseen = shape.candidates.problem in self.request.unseen
+        if unseen or self.clock.shape_left <= 0:
             shape.cut_short = True
-            return self.recorder.best(shape, screened(shape))
+            return self.recorder.best(shape, screened(shape), unseen=unseen)
         if timed := shape.timed():  # as yet: the next shape is planned during the finals, and is often like this one
             self.neighbours.add(shape.candidates.problem, timed[0].config)
         return self.recorder.best(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kt.tuner.strategies import Shortlist, make_search
+from kt.tuner.strategies import Brief, Shortlist, make_search
 
 if TYPE_CHECKING:
     from kt.search_spaces.space import Config
@@ -18,6 +18,7 @@ __all__ = ["COMPILED", "search_for"]
 SHAPE_GPU_S = 12.0  # GPU time for the screening of one shape, about; a search of long runs tries fewer candidates
 RUNS = 5  # of the kernel in one screening, about
 LEAST_CANDIDATES = 60
+BRIEF = 20  # candidates of a shape that stands for others
 COMPILED = 6  # candidates of a shape that are compiled for a modelled device, for their real registers
 
 
@@ -31,6 +32,8 @@ def search_for(request: TuneRequest, candidates: Candidates, winners: Sequence[C
         return Shortlist(candidates, COMPILED)
     found = [candidates.find(config) for config in winners]
     starts = [number for number in found if number is not None]
+    if candidates.problem in request.unseen:
+        return Brief(candidates, BRIEF, starts=starts)
     return make_search(request.strategy, candidates, request.seed, starts=starts, most=_most(request, candidates))
 
 

@@ -351,9 +351,9 @@ def test_what_is_known_of_other_shapes_is_what_an_export_knows(
         exported = winners_elsewhere(store, [first, second], SPACES, ())
     taken: list[Any] = []
 
-    def listening(bests: Any, spaces: Any, searches: Any) -> Any:
+    def listening(bests: Any, spaces: Any, searches: Any, unseen: Any) -> Any:
         taken.append(searches)
-        return collect(bests, spaces, searches)
+        return collect(bests, spaces, searches, unseen=unseen)
 
     monkeypatch.setattr("kt.export.collect.collect", listening)
     assert Chooser(H200).other(Problem(1000, 1000, 1000)) is not None

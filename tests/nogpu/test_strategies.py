@@ -21,7 +21,7 @@ from kt.tuner.model import predict_us
 from kt.tuner.neighbours import NEAREST
 from kt.tuner.request import MODEL_METHOD
 from kt.tuner.run_measured import STOP_ABOVE
-from kt.tuner.strategies import Auto, Exhaustive, Random, Search, Shortlist, make_search
+from kt.tuner.strategies import Auto, Brief, Exhaustive, Random, Search, Shortlist, make_search
 from kt.tuner.terrain import Landscape, join
 from kt.tuner.winner import MOST_FINALISTS, WITHIN
 
@@ -192,6 +192,23 @@ def test_rounds_step_from_different_kernels_also_if_starts_lead() -> None:
     near_others = {int(n) for other in others for n in grid.near(other, 1).numbers}
     near_shared = {int(n) for one in shared for n in grid.near(one, 1).numbers}
     assert set(stepped) & (near_others - near_shared)
+
+
+class Families(Grid):
+    """A terrain of two families, told apart by the first digit."""
+
+    def _rows(self, rows: np.ndarray) -> Landscape:
+        return replace(super()._rows(rows), family=self.digits[rows][:, 0])
+
+
+def test_a_brief_search_gives_each_family_its_turn() -> None:
+    """After what was given; each binary once, and no more than are asked for."""
+    digits = np.array([(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 1, 0), (1, 2, 0)])
+    terrain = Families(digits, np.array([1.0, 2.0, 3.0, 90.0, 80.0, 70.0]), (0,), starts=(0, 1, 2, 3, 4))
+    assert Brief(terrain, 20).propose() == [0, 4, 2, 3]
+    assert Brief(terrain, 20, starts=[5, 2]).propose() == [5, 2, 0, 4, 3]
+    assert Brief(terrain, 3, starts=[5]).propose() == [5, 0, 4]
+    assert Brief(Families(digits, terrain.predicted, (0,)), 20).propose() == [0]
 
 
 def test_auto_takes_starts_and_keeps_to_its_limit() -> None:
