@@ -58,8 +58,11 @@ class GroupTiles(Tiles):
     def lay_out(problem: Problem, columns: Columns) -> GroupTiles:
         of, size = columns.of, int(problem.element_bytes["a"])
         wide, none = of("", WIDE_BYTES / size), of("", 0)
+        shared = common(problem, columns, 128 * (1 + of("consumers", 2)))
+        # Operands that begin at multiples of 16 bytes are read as they lie by kernels that can copy, too.
+        shared |= {name: shared[name] * of("copying", 1) for name in ("pack_a", "pack_b")}
         return GroupTiles(
-            **common(problem, columns, 128 * (1 + of("consumers", 2))),
+            **shared,
             width_a=wide, width_b=wide, turned_a=none, turned_b=none,
             in_turns=columns.words("schedule", "pingpong"), cluster_m=of("cluster_m", 1), cluster_n=of("cluster_n", 1),
             exchanged=of("registers_b", 0), width=of("width", columns.of("tile_n", 64)), classes=of("classes", 1),
