@@ -153,8 +153,8 @@ def _keeps(constraints: Iterable[Constraint], values: Names) -> bool:
 
 
 def launch_limits(space: SearchSpace) -> tuple[Constraint, ...]:
-    """CUDA's own limits on the space's launches, as constraints: they hold whatever the file says."""
-    return tuple(limit for rule in space.launches for limit in _limits(rule))
+    """CUDA's own limits on the space's launches, as constraints, each once: they hold whatever the file says."""
+    return tuple({limit.require.text: limit for rule in space.launches for limit in _limits(rule)}.values())
 
 
 @lru_cache(maxsize=64)

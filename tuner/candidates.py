@@ -31,7 +31,7 @@ __all__ = ["Candidates", "nothing_valid"]
 
 # Parameters that decide how the problem is cut up; candidates that agree in them differ in details only. A tile is cut
 # into those of threads or of warps: `warp_m` beside `thread_m` is another thing, the arrangement of a warp's threads.
-STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", "pack_a", "pack_b")
+STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", "pack_a", "pack_b", "turn_tma")
 STRUCTURE_OF_WARPS = ("tile_m", "tile_n", "warp_m", "warp_n", "split_k", "stream_k", "hold_b", "pack_a", "pack_b")
 STRUCTURE_OF_GROUPS = (
     "tile_m", "tile_n", "consumers", "schedule", "split_k", "stream_k", "pack_a", "pack_b", "shift_a", "classes_b",

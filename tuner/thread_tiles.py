@@ -24,6 +24,8 @@ _TURN = 200.0  # cycles in which half of the slices' sums change hands, besides 
 _PIECE = 0.5  # steps of k lost where a piece of straight code ends: the next fragments are not read early
 _TURNED_SLOTS = 7.0  # issue slots of 32 elements that are turned in registers
 _TURNED_CYCLES = 2.0  # and cycles of the shared-memory pipe
+_BOXED_SLOTS = 1.3  # of 32 elements that lie in shared memory as TMA has copied them: four are read, and stored at once
+_BOXED_CYCLES = 3.2  # copied, read and stored
 _NARROW_SLOTS = 9.0  # issue slots of a copy narrower than 16 bytes, with its address and its predicate
 _NARROW_CYCLES = 2.5  # cycles of the shared-memory pipe for such a copy of a warp; a wide one costs it none
 
@@ -35,6 +37,7 @@ class ThreadTiles(Tiles):
     Attributes:
         slices_k: groups of warps with the same results, each for its part of every step; their sums meet at the end.
         turned_words: registers of a thread in which operands that lie along k are turned; 0 where copies turn them.
+        turn_tma: 1 where TMA copies these as they lie, and threads turn them in shared memory.
     """
 
     thread_m: Numbers
@@ -42,6 +45,7 @@ class ThreadTiles(Tiles):
     unroll: Numbers
     slices_k: Numbers
     turned_words: Numbers
+    turn_tma: Numbers
 
     @staticmethod
     def lay_out(problem: Problem, columns: Columns) -> ThreadTiles:
@@ -57,12 +61,13 @@ class ThreadTiles(Tiles):
             width_a=_copy_width(problem, "a", vector, turned_a, pack_a),
             width_b=_copy_width(problem, "b", vector, turned_b, pack_b),
             turned_a=turned_a, turned_b=turned_b, thread_m=thread_m, thread_n=thread_n, unroll=of("unroll", 4),
-            slices_k=slices_k, turned_words=of("turned_words", 0),
+            slices_k=slices_k, turned_words=of("turned_words", 0), turn_tma=of("turn_tma", 0),
         )  # fmt: skip
 
     def wanted_registers(self) -> Numbers:
         """A linear fit to 2,130 kernels (NVRTC 13.0, sm_90a, fp32), 14 registers off; copies stand for addresses."""
         copies = np.maximum(1.0, self.copies_a / self.threads) + np.maximum(1.0, self.copies_b / self.threads)
+        copies = np.where(self.turn_tma > 0, 0.0, copies)
         results = 1.15 * self._words * self.thread_m * self.thread_n
         return 50 + results + 1.2 * copies + _STREAM_K * self.stream_k + self.turned_words
 
@@ -102,6 +107,7 @@ class ThreadTiles(Tiles):
         reads = self._reads(self.thread_m) + self._reads(self.thread_n)
         copies = (self.copies_a + self.copies_b) / 32 + (_NARROW_SLOTS - 1) * self._narrow()
         copies += (_TURNED_SLOTS - 1) * self._turned()
+        copies = np.where(self.turn_tma > 0, _BOXED_SLOTS * self._boxed(), copies)
         issued = (self.warps * self._slice_steps * (products + reads) + copies) / SCHEDULERS
         rates = device.simt_flops if self.problem.dtype in device.simt_flops else device.flops
         per_clock = self.per_clock(device, rates[self.problem.dtype])
@@ -111,11 +117,16 @@ class ThreadTiles(Tiles):
         """Cycles of the shared-memory pipe: all threads' fragments, and copies in small pieces."""
         values = (self.thread_m + self.thread_n) * self._slice_steps * self.threads
         copies = _NARROW_CYCLES * self._narrow() + _TURNED_CYCLES * self._turned()
+        copies = np.where(self.turn_tma > 0, _BOXED_CYCLES * self._boxed(), copies)
         return values * self.accumulator_bytes / SMEM_BYTES + copies
 
     def _turned(self) -> Numbers:
         """Warps' worth of elements that are turned in registers in one step."""
         return np.where(self.turned_words > 0, self.turned_a * self.copies_a + self.turned_b * self.copies_b, 0.0) / 32
+
+    def _boxed(self) -> Numbers:
+        """Warps' worth of elements that are turned in shared memory in one step."""
+        return (self.turned_a * self.copies_a + self.turned_b * self.copies_b) / 32
 
     def _narrow(self) -> Numbers:
         return self.narrow_copies() - self._turned()

@@ -103,11 +103,18 @@ def _asked(formats: Formats) -> list[tuple[Problem, dict[str, Value]]]:
     wide = [formats.problem(1403, 1412, 40, layout, batch=2) for layout in LAYOUTS]
     held: dict[str, Value] = {"hold_b": 1}
     thin = [formats.problem(m, n, 259, layout) for layout in LAYOUTS for m, n in ((9, 4101), (4101, 7))]
+    sizes = ((515, 517, 259), (386, 260, 262), (260, 514, 264), (2051, 2309, 131))
+    odd = ((257, 256), (260, 263), (258, 261))
+    turned = [formats.problem(m, n, k, "nt") for m, n, k in sizes]
+    turned += [formats.problem(260, 258, 256, "nt", lda=lda, ldb=ldb, beta=1) for lda, ldb in odd]
+    turned.append(formats.problem(258, 260, 192, "nt", batch=3))
+    by_tma: dict[str, Value] = {"turn_tma": 1}
     kinds: list[dict[str, Value]] = [{"form": "stretch"}, {"form": "stream"}, {"cluster_k": 2}]
     return [
         *((problem, {}) for problem in small),
         *((problem, fixed) for fixed in choices for problem in large),
         *((problem, held) for problem in wide),
+        *((problem, by_tma) for problem in turned),
         *((problem, fixed) for fixed in kinds for problem in thin),
     ]
 

@@ -67,6 +67,24 @@ SLICED: tuple[dict[str, Value], ...] = (
     SHARED | {"tile_m": 64, "tile_n": 128, "tile_k": 32, "thread_m": 8, "thread_n": 8, "slices_k": 2, "pack_b": 1},
     SHARED | {"tile_m": 32, "tile_n": 32, "tile_k": 32, "thread_m": 8, "thread_n": 4, "slices_k": 2, "stages": 3},
 )
+# Copied by TMA as they lie, and turned in shared memory.
+TURNED: dict[str, Value] = {
+    "tile_m": 128, "tile_n": 128, "tile_k": 16, "thread_m": 8, "thread_n": 16, "warp_m": 4, "stages": 3, "unroll": 16,
+    "fma_order": "columns", "min_blocks": 2, "turn_tma": 1,
+}  # fmt: skip
+TURNED_IN_SLICES = TURNED | {"tile_k": 32, "slices_k": 2, "min_blocks": 1}
+TURNED_OF_256: dict[str, Value] = TURNED | {"tile_k": 32, "min_blocks": 1}
+TURNED_ALIKE: tuple[dict[str, Value], ...] = (
+    TURNED,
+    TURNED | {"split_k": 3},
+    TURNED | {"stream_k": 1, "raster_group": 4},
+    TURNED_IN_SLICES,
+    TURNED_IN_SLICES | {"stages": 2, "split_k": 2},
+    TURNED_OF_256 | {"tile_n": 256},
+    TURNED_OF_256 | {"tile_n": 256, "tile_k": 16, "split_k": 2},
+    TURNED_OF_256 | {"tile_m": 256, "thread_m": 16, "thread_n": 8, "warp_m": 8, "fma_order": "rows"},
+    TURNED_OF_256 | {"tile_m": 256, "thread_m": 16, "thread_n": 8, "warp_m": 8, "tile_k": 16},
+)
 FORMATS = ("fp32", "fp64", "fp16", "bf16", "int8")
 SIZES = ((1, 1, 1), (1, 105, 107), (2, 4, 3), (130, 259, 67), (257, 96, 304), (64, 128, 4099))
 
@@ -113,6 +131,24 @@ def test_slices_of_k(dtype: str, layout: str, checks: FamilyChecks) -> None:
     problems += [Problem(515, 770, 322, dtype, layout, batch=2), Problem(2050, 1028, 260, dtype, layout, alpha=2.0)]
     cases = [(problem, configurations(problem, checks.device, SLICED)) for problem in problems]
     checks.check(case for case in cases if case[1])
+
+
+def test_operands_that_tma_copies_as_they_lie(checks: FamilyChecks) -> None:
+    """One, two and four classes of rows of either operand; ragged tiles and k, odd strides, bases, scalars, batches."""
+    if checks.device.compute_capability < (9, 0):
+        pytest.skip("TMA needs sm_90")
+    sizes = ((128, 128, 128), (257, 259, 260), (300, 130, 479), (131, 514, 262), (2051, 2309, 131), (2051, 2309, 272))
+    pitches = [(lda, ldb) for lda in (256, 257, 258, 259, 260) for ldb in (256, 261, 263, 266)]
+    problems = [Problem(m, n, k, "fp32", "nt", beta=beta) for m, n, k in sizes for beta in (0.0, 1.0)]
+    problems += [
+        Problem(270, 301, 256, "fp32", "nt", lda=lda, ldb=ldb, ldc=303, alpha=2.0, beta=3.0) for lda, ldb in pitches
+    ]
+    problems += [Problem(200, 190, 193, "fp32", "nt", base_alignment=base) for base in (4, 8)]
+    problems += [Problem(150, 260, k, "fp32", "nt", batch=3) for k in (256, 1028)]
+    cases = [(problem, configurations(problem, checks.device, TURNED_ALIKE)) for problem in problems]
+    for problem, chosen in cases:
+        assert len(chosen) >= len(TURNED_ALIKE) - 1, problem.label  # stream-K needs more tiles than blocks
+    checks.check(cases)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -84,6 +84,23 @@ def test_tiles_of_96_columns_compile_without_spills(dtype: str, layout: str, thr
     assert (binary.error, binary.spill_bytes["kt_gemm"]) == ("", 0)
 
 
+@pytest.mark.parametrize(("k", "maps"), [(479, 8), pytest.param(482, 4, marks=pytest.mark.slow), (480, 2)])
+def test_operands_that_tma_copies_as_they_lie_compile_without_spills(k: int, maps: int, tmp_path: Path) -> None:
+    """The starts that do, with a tensor map for each class of an operand's rows."""
+    problem = Problem(1024, 2048, k, "fp32", "nt")
+    starts = [{**SPACE.default, **start} for start in SPACE.starts if start.get("turn_tma")]
+    configs = [SPACE.config(start) for start in starts]
+    names = {**H200.names(), **problem.names()}
+    configs = [config for config in configs if violated(SPACE, config, names) is None]
+    assert len(configs) >= len(starts) - 1  # without stream-K, for which there are too few tiles
+    for config in configs:
+        launches, _ = resolve(SPACE, config, names)
+        (gemm,) = [launch for launch in launches if launch.kernel == "kt_gemm"]
+        assert len(gemm.tensor_maps) == maps
+    binaries = compile_all([job(SPACE, config, problem, H200.arch) for config in configs], tmp_path)
+    assert [(binary.error, binary.spill_bytes["kt_gemm"]) for binary in binaries] == [("", 0)] * len(configs)
+
+
 @pytest.mark.parametrize("arch", ["sm_75", "sm_120a"])
 def test_oldest_and_newest_architecture_compile(arch: str, tmp_path: Path) -> None:
     configs = covering(valid(SPACE, Problem(4096, 4096, 4096), device_of(arch)))[:2]

@@ -16,19 +16,6 @@ HEADERS = (
     "kernels/simt_loops.cuh", "kernels/simt.cuh",
 )  # fmt: skip
 SHARED = "extern __shared__ __align__(128) unsigned char shared_bytes[];"
-# What the headers take from kt's wrappers of PTX besides block_on_cpu.h.
-PTX = """
-namespace kt::ptx {
-inline unsigned held_shared_address(const void* pointer) { return shared_address(pointer); }
-inline void store_release(unsigned* flag, unsigned value) { *flag = value; }
-inline unsigned load_acquire(const unsigned* flag) {
-  cpu::yield();
-  return *flag;
-}
-}  // namespace kt::ptx
-template <class T> void __stcg(T* to, T value) { *to = value; }
-template <class T> T __ldcg(const T* from) { return *from; }
-"""
 
 
 def call(
@@ -50,7 +37,7 @@ def call(
 def run(calls: Sequence[str], folder: Path) -> None:
     headers = "".join((INCLUDE / name).read_text() for name in HEADERS)
     headers = headers.replace(SHARED, "unsigned char* const shared_bytes = kt::shared;")
-    run_calls([PTX, headers, on_cpu("gemm"), on_cpu("simt")], calls, folder, "-O0")
+    run_calls([on_cpu("simt_ptx"), headers, on_cpu("gemm"), on_cpu("simt")], calls, folder, "-O0")
 
 
 def test_slices_of_k(tmp_path: Path) -> None:

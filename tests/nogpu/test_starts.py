@@ -146,7 +146,9 @@ def test_every_built_in_start_is_valid_somewhere(space: SearchSpace, start: Star
         (8, 96, 8192),
         (9001, 35, 4096),
     )
-    problems = (Problem(m, n, k, dtype) for dtype in space.dtypes for m, n, k in extents)
+    problems = (
+        Problem(m, n, k, dtype, layout) for layout in ("nn", "nt") for dtype in space.dtypes for m, n, k in extents
+    )
     assert any(len(enumerate_space(narrow, {**H200.names(), **problem.names()})) for problem in problems)
 
 

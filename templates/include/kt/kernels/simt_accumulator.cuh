@@ -94,6 +94,34 @@ struct SimtAccumulator {
     }
   }
 
+  // The same of tiles at the addresses `a` and `b`, in rounds of UNROLL k. Between the products of two k a thread does some of
+  // `meanwhile`: what it loads before those of one k, it stores after them.
+  template <class Meanwhile>
+  __device__ __forceinline__ void multiply(unsigned a, unsigned b, Meanwhile& meanwhile) {
+    const int first_k = slice() * Traits::kSliceK;
+    a += unsigned((first_k * Traits::TileA::kPitch + m) * kBytes);
+    b += unsigned((first_k * Traits::TileB::kPitch + n) * kBytes);
+    TAcc fragment_a[2][Traits::THREAD_M], fragment_b[2][Traits::THREAD_N];
+    read_a(fragment_a[0], a, 0);
+    read_b(fragment_b[0], b, 0);
+#pragma unroll 1
+    for (int round = 0; round < Traits::kSliceK / Traits::UNROLL; ++round) {
+#pragma unroll
+      for (int k = 0; k < Traits::UNROLL; ++k) {
+        if (k + 1 < Traits::UNROLL || round + 1 < Traits::kSliceK / Traits::UNROLL) {
+          read_a(fragment_a[(k + 1) % 2], a, k + 1);
+          read_b(fragment_b[(k + 1) % 2], b, k + 1);
+        }
+        meanwhile.load(round, k);
+        for_each_product<Traits::ORDER, Traits::THREAD_M, Traits::THREAD_N>(
+            [&](int i, int j) { at[i][j] += fragment_a[k % 2][i] * fragment_b[k % 2][j]; });
+        meanwhile.store(round, k);
+      }
+      a += unsigned(Traits::UNROLL * Traits::TileA::kPitch * kBytes);
+      b += unsigned(Traits::UNROLL * Traits::TileB::kPitch * kBytes);
+    }
+  }
+
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int i = 0; i < Traits::THREAD_M; ++i)

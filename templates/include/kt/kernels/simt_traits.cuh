@@ -10,6 +10,13 @@ constexpr int kTurnedWords = 32;
 // outer index holds one operand still, and the inner one turns back at each end so that the other is kept as well.
 enum FmaOrder { kRowsOuter, kColumnsOuter };
 
+// Operands along k that TMA copies as they lie: boxed_tile.cuh.
+template <class T, int BLOCK_MN, int BLOCK_K, int CLASSES, int THREADS>
+struct BoxedTile;
+struct NotBoxed {
+  static constexpr int kBoxBytes = 0;
+};
+
 // Registers of a thread for its part of a tile of an operand that is turned; tiles of few rows count as too many.
 template <class T>
 __host__ __device__ constexpr int turned_words(bool turned, int block_mn, int block_k, int threads) {
@@ -24,7 +31,7 @@ __host__ __device__ constexpr int span_of(int columns) { return columns % 3 ? co
 template <class TIn_, class TAcc_, class TOut_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_, int THREAD_M_, int THREAD_N_,
           int LANES_M_, int SLICES_, int STAGES_, int UNROLL_, FmaOrder ORDER_, bool A_K_CONTIGUOUS_,
           bool B_K_CONTIGUOUS_, bool STREAM_K_, bool PACK_A_, bool PACK_B_, int LOAD_A_, int LOAD_B_, int STORE_,
-          bool ASYNC_>
+          bool ASYNC_, int BOXED_A_ = 0, int BOXED_B_ = 0>
 struct SimtTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -44,25 +51,34 @@ struct SimtTraits {
   static constexpr int kGroup = 16 / int(sizeof(TShared));  // elements of a 16-byte access to shared memory
   static constexpr int kGroupM = min_of(THREAD_M, kGroup), kGroupN = min_of(THREAD_N, kGroup);
 
+  // Into how many classes the rows of operands fall that TMA copies as they lie. 0: it does not.
+  static constexpr int BOXED_A = BOXED_A_, BOXED_B = BOXED_B_;
+  static constexpr bool kBoxed = BOXED_A > 0;
+  using BoxA = typename Select<kBoxed, BoxedTile<TIn, BLOCK_M, BLOCK_K, max_of(BOXED_A, 1), kThreads>, NotBoxed>::type;
+  using BoxB = typename Select<kBoxed, BoxedTile<TIn, kSpanN, BLOCK_K, max_of(BOXED_B, 1), kThreads>, NotBoxed>::type;
+  static constexpr int kSlotBytes = BoxA::kBoxBytes + BoxB::kBoxBytes;
+
   // Registers in which a thread holds its part of a turned tile.
   static constexpr int kWordsA = turned_words<TIn>(A_K_CONTIGUOUS_ && !PACK_A, BLOCK_M, BLOCK_K, kThreads);
   static constexpr int kWordsB = turned_words<TIn>(B_K_CONTIGUOUS_ && !PACK_B, kSpanN, BLOCK_K, kThreads);
-  static constexpr bool kRegisters = ASYNC && STAGES == 2 && kWordsA + kWordsB <= kTurnedWords;
+  static constexpr bool kRegisters = ASYNC && !kBoxed && STAGES == 2 && kWordsA + kWordsB <= kTurnedWords;
   static constexpr bool kTurnsA = kRegisters && kWordsA > 0, kTurnsB = kRegisters && kWordsB > 0;
   using TurnedA = typename Select<kTurnsA, TurnedTile<TIn, BLOCK_M, BLOCK_K, LOAD_A_, kThreads, 0>, NotTurned>::type;
   using TurnedB = typename Select<kTurnsB, TurnedTile<TIn, kSpanN, BLOCK_K, LOAD_B_, kThreads, TurnedA::kUnits % kThreads>,
                                   NotTurned>::type;
-  using TileA = typename Select<kTurnsA, TurnedA, SimtOperand<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A,
-                                                              PACK_A ? 16 : LOAD_A_, kThreads>>::type;
-  using TileB = typename Select<kTurnsB, TurnedB, SimtOperand<TIn, TShared, kSpanN, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B,
-                                                              PACK_B ? 16 : LOAD_B_, kThreads>>::type;
+  using CopiedA = typename Select<kBoxed, BoxA, SimtOperand<TIn, TShared, BLOCK_M, BLOCK_K, A_K_CONTIGUOUS_ && !PACK_A,
+                                                                   PACK_A ? 16 : LOAD_A_, kThreads>>::type;
+  using CopiedB = typename Select<kBoxed, BoxB, SimtOperand<TIn, TShared, kSpanN, BLOCK_K, B_K_CONTIGUOUS_ && !PACK_B,
+                                                                   PACK_B ? 16 : LOAD_B_, kThreads>>::type;
+  using TileA = typename Select<kTurnsA, TurnedA, CopiedA>::type;
+  using TileB = typename Select<kTurnsB, TurnedB, CopiedB>::type;
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
   static constexpr int kTileABytes = TileA::kElements * int(sizeof(TShared));
   static constexpr int kStageBytes = kStageElements * int(sizeof(TShared));
   static constexpr int kTileBytes = BLOCK_M * BLOCK_N * int(sizeof(TAcc));  // of C
   // Sums of half of the slices, and rows of C on their way out, lie where the stages were.
   static constexpr int kSumsBytes = max_of(SLICES / 2 * kTileBytes, THREAD_N * kSliceThreads * int(sizeof(TAcc)));
-  static constexpr int kRingBytes = max_of(STAGES * kStageBytes, kSumsBytes);
+  static constexpr int kRingBytes = max_of(kBoxed ? 2 * kStageBytes + (STAGES - 1) * kSlotBytes : STAGES * kStageBytes, kSumsBytes);
 
   static_assert(kSliceThreads % 32 == 0 && kThreads <= 1024, "slices have whole warps, a block at most 1024 threads");
   static_assert((SLICES & (SLICES - 1)) == 0, "the number of slices is a power of two");
@@ -70,6 +86,7 @@ struct SimtTraits {
   static_assert(THREAD_M % kGroupM == 0 && THREAD_N % kGroupN == 0, "thread tiles are whole groups");
   static_assert(!ASYNC || is_same<TIn, TShared>, "cp.async cannot convert");
   static_assert(ASYNC || STAGES == 2, "copies through registers use two buffers");
+  static_assert((BOXED_A > 0) == (BOXED_B > 0), "both operands lie along k, or none is copied so");
   static_assert(UNROLL % 4 == 0 && kSliceK % UNROLL == 0, "two register fragments alternate");
 };
 
