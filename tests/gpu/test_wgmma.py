@@ -185,7 +185,6 @@ def test_rows_of_a_that_are_shifted_in_registers(dtype: str, classes: int, check
     [
         {"cluster_m": 2},
         {"schedule": "pingpong"},
-        {"schedule": "pingpong", "tile_m": 128},
         {"tile_k_bytes": 256},
         {"split_k": 3},
         {"split_k": 16},

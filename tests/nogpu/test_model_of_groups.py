@@ -76,3 +76,11 @@ def test_rows_from_registers_are_columns_of_c_where_those_are_of_b() -> None:
     wide, tall = {"tile_m": 128, "tile_n": 256}, {"tile_m": 256, "tile_n": 128}
     assert us(problem, **tall, registers_b=1, tile_k=32) <= us(problem, **wide, registers_b=1, tile_k=32)
     assert us(problem, **tall, registers_b=1, tile_k=32) < us(problem, **tall, pack_b=1, tile_k=32)
+
+
+def test_what_begins_at_multiples_of_16_bytes_is_not_counted_as_copied() -> None:
+    """A kernel that can copy reads it as it lies."""
+    odd = Problem(2048, 1024, 479, "bf16", "nt")
+    packed = {"pack_a": 1, "pack_b": 1}
+    assert us(odd, **packed, copying=0) == us(odd)
+    assert us(odd, **packed, copying=1) > us(odd) + 2.0

@@ -1,8 +1,12 @@
-"""`GpuReference`: the first GPU, and the reference kernels of each problem's formats, compiled once."""
+"""`GpuReference`: the first GPU, and the reference kernels of each problem's formats, compiled once.
+
+All of a process share one `Gpu`: kernels go to CuPy's current stream, which is that of the last one made, and what is
+read back waits for its own.
+"""
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache
 from typing import TYPE_CHECKING
 
 from kt.problems import Problem
@@ -21,11 +25,9 @@ class GpuReference:
     def __init__(self) -> None:
         self._kernels: dict[tuple[str, ...], ReferenceKernels] = {}
 
-    @cached_property
+    @property
     def gpu(self) -> Gpu:
-        from kt.tuner.cuda import Gpu
-
-        return Gpu(0)
+        return _first_gpu()
 
     def kernels(self, problem: Problem) -> ReferenceKernels:
         """Those for the problem's formats."""
@@ -36,3 +38,10 @@ class GpuReference:
             module = self.gpu.load(compile_reference(definitions, arch_of(0)))
             self._kernels[definitions] = ReferenceKernels(self.gpu, module)
         return self._kernels[definitions]
+
+
+@cache
+def _first_gpu() -> Gpu:
+    from kt.tuner.cuda import Gpu
+
+    return Gpu(0)
