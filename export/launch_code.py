@@ -17,7 +17,7 @@ from kt.export.forms import most_smem
 from kt.export.kernels import Kernel
 from kt.export.keywords import KEYWORDS
 from kt.search_spaces.expression import Expression
-from kt.search_spaces.launch import launchable
+from kt.search_spaces.launch import always_launches, launchable
 from kt.search_spaces.space import LaunchRule, TensorMapRule
 from kt.templates.render import signature_names
 
@@ -128,6 +128,8 @@ class _Writer:
             lines = self._launch(rule)
             yield from lines if when.known else _guarded(when, lines)
             self._count += 1
+        if not always_launches(self._space):
+            yield "if (out.count == 0) return false;  // some kernel is launched"
 
     def _launch(self, rule: LaunchRule) -> list[str]:
         parts = [self._term(part).as_int for part in (rule.grid, rule.block, rule.smem_bytes)]
