@@ -78,7 +78,9 @@ def path_of(text: str) -> Path:
 
 _SHAPES_HELP = "Shapes file (YAML); - is standard input. May be repeated: the files count as one."
 Shapes = Annotated[list[Path], typer.Option("--shapes", metavar="FILE", parser=path_of, help=_SHAPES_HELP)]
-OptionalShapes = Annotated[list[Path] | None, typer.Option("--shapes", metavar="FILE", parser=path_of, help=_SHAPES_HELP)]
+OptionalShapes = Annotated[
+    list[Path] | None, typer.Option("--shapes", metavar="FILE", parser=path_of, help=_SHAPES_HELP)
+]
 Ranges = Annotated[
     list[str] | None,
     typer.Option(
