@@ -49,7 +49,10 @@ def path(
 
 
 def merge(
-    sources: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Caches to bring in: folders or files.")],
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH…", parser=options.path_of, help="Caches to bring in: folders or files."),
+    ],
     cache_dir: options.CacheDir = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -124,7 +127,7 @@ def prune(
     alone = [name for name, given in (("unreadable", unreadable), ("damaged", damaged), ("cubins", cubins)) if given]
     folders = inputs.check_folders(templates)
     sources = current_sources(space, folders) if stale else None
-    age: timedelta | None = inputs.read_age(older_than) if older_than else None
+    age: timedelta | None = inputs.read_age(older_than) if older_than is not None else None
     part = device_part(device_filter) if device_filter is not None else ""
     others = other_spaces(space, folders) if stale else OtherSpaces()
     rule = PruneRule(sources, partial, failed, predicted, age, part, others)

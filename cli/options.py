@@ -33,6 +33,7 @@ __all__ = [
     "Templates",
     "Unseen",
     "Verbose",
+    "path_of",
 ]
 
 MOST_JOBS = 256  # each takes some hundred MB; more of them than cores gain nothing
@@ -72,7 +73,7 @@ class StateName(StrEnum):
     unseen = "unseen"
 
 
-def _path(text: str) -> Path:
+def path_of(text: str) -> Path:
     """A path as given; an empty text, as of a shell variable that is not set, would mean the working folder."""
     if not text:
         raise typer.BadParameter("a path is empty")
@@ -80,8 +81,10 @@ def _path(text: str) -> Path:
 
 
 _SHAPES_HELP = "Shapes file (YAML); - is standard input. May be repeated: the files count as one."
-Shapes = Annotated[list[Path], typer.Option("--shapes", metavar="FILE", parser=_path, help=_SHAPES_HELP)]
-OptionalShapes = Annotated[list[Path] | None, typer.Option("--shapes", metavar="FILE", parser=_path, help=_SHAPES_HELP)]
+Shapes = Annotated[list[Path], typer.Option("--shapes", metavar="FILE", parser=path_of, help=_SHAPES_HELP)]
+OptionalShapes = Annotated[
+    list[Path] | None, typer.Option("--shapes", metavar="FILE", parser=path_of, help=_SHAPES_HELP)
+]
 Ranges = Annotated[
     list[str] | None,
     typer.Option(
@@ -113,13 +116,13 @@ DeviceFilter = Annotated[
 Space = Annotated[
     Path | None,
     typer.Option(
-        "--space", metavar="FILE", parser=_path, help="Search space (YAML) that replaces or narrows the built-in one."
+        "--space", metavar="FILE", parser=path_of, help="Search space (YAML) that replaces or narrows the built-in one."
     ),
 ]
 Templates = Annotated[
     list[Path] | None,
     typer.Option(
-        "--templates", metavar="DIR", parser=_path, help="Folder searched for templates before the built-in ones."
+        "--templates", metavar="DIR", parser=path_of, help="Folder searched for templates before the built-in ones."
     ),
 ]
 Strategy = Annotated[
@@ -144,7 +147,7 @@ State = Annotated[
 ]
 CacheDir = Annotated[
     Path | None,
-    typer.Option("--cache-dir", metavar="DIR", parser=_path, envvar="KT_CACHE_DIR", help="Folder of the cache."),
+    typer.Option("--cache-dir", metavar="DIR", parser=path_of, envvar="KT_CACHE_DIR", help="Folder of the cache."),
 ]
 Jobs = Annotated[
     int,

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kt.errors import InputError
+from kt.export.c_names import is_macro
 from kt.export.cpp_expression import Term, known, printed, reference
 from kt.export.expected_time import COST_NAMES, cost_rules
 from kt.export.forms import most_smem
 from kt.export.kernels import Kernel
 from kt.export.keywords import KEYWORDS
 from kt.search_spaces.expression import Expression
-from kt.search_spaces.launch import launchable
+from kt.search_spaces.launch import always_launches, launchable
 from kt.search_spaces.space import LaunchRule, TensorMapRule
 from kt.templates.render import signature_names
 
@@ -35,9 +36,13 @@ GPU_FIGURES = {
     "compute_capability": "",  # made of two attributes
 }
 _WORD = re.compile(r"\w+")
+_OF_OTHERS = re.compile(r"__|_[A-Z]|KT_")
 # Names of the header that a function for a kernel uses; variables of a space must not hide them.
 _TAKEN = frozenset(
     (
+        "Int",
+        "Truth",
+        "address",
         "beta",
         "cdiv",
         "choice",
@@ -128,6 +133,8 @@ class _Writer:
             lines = self._launch(rule)
             yield from lines if when.known else _guarded(when, lines)
             self._count += 1
+        if not always_launches(self._space):
+            yield "if (out.count == 0) return false;  // some kernel is launched"
 
     def _launch(self, rule: LaunchRule) -> list[str]:
         parts = [self._term(part).as_int for part in (rule.grid, rule.block, rule.smem_bytes)]
@@ -161,6 +168,11 @@ class _Writer:
 
     def _term(self, expression: Expression) -> Term:
         return self._terms.of(expression)
+
+
+def _is_macro(name: str) -> bool:
+    """Whether the name is replaced wherever it stands: by C's headers, or by a compiler, CUDA or the header itself."""
+    return is_macro(name) or _OF_OTHERS.match(name) is not None
 
 
 def _guarded(when: Term, lines: Iterable[str]) -> list[str]:
@@ -219,7 +231,7 @@ class _Terms(Mapping[str, Term]):
         return term if term.known or term.text in self._variables else self._variable(name, term.as_int)
 
     def _variable(self, name: str, text: str) -> Term:
-        identifier = name
+        identifier = f"own_{name}" if _is_macro(name) else name
         while identifier in KEYWORDS or identifier in _TAKEN or identifier in self._variables:
             identifier += "_"
         self._variables[identifier] = text

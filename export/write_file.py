@@ -25,11 +25,10 @@ def check_output(path: Path | str, *, option: str = "-o") -> None:
     Args:
         option: what has named it, for messages.
     """
-    if _is_stream(path):
-        return
     try:
-        _check_name(path)
-        _check_regular(_target(path), path)
+        if not _is_stream(path):
+            _check_name(path)
+            _check_regular(_target(path), path)
     except InputError as error:
         raise InputError(error.message, hint=_by(option, error.hint)) from None
 
@@ -72,13 +71,21 @@ def _by(option: str, hint: str | None) -> str | None:
 
 def _is_stream(path: Path | str) -> bool:
     name = str(path)
-    if name == "-" or _DESCRIPTOR.fullmatch(os.path.abspath(name)):
+    if name == "-" or _DESCRIPTOR.fullmatch(_absolute(name)):
         return True
     try:
         mode = os.stat(name).st_mode
     except OSError:
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _absolute(name: str) -> str:
+    try:
+        return os.path.abspath(name)
+    except OSError as error:  # the working folder was removed
+        hint = "change to a folder that is there, or name the whole path with -o"
+        raise InputError(f"{name}: the working folder is gone: {error.strerror or error}", hint=hint) from None
 
 
 def _write_stream(name: str, text: str) -> None:

@@ -102,6 +102,8 @@ class Problem:
             object.__setattr__(self, name, float(value))
             if self.accumulator == "int32" and not float(value).is_integer():
                 raise InputError(f"{name} is {value}; int32 accumulation takes whole numbers only")
+            if self.accumulator == "int32" and not -(2**31) <= value < 2**31:
+                raise InputError(f"{name} is {value:g}; int32 accumulation takes whole numbers of 32 bits")
 
     def _fill_strides(self) -> None:
         for name, (rows, columns) in self.stored_extents.items():

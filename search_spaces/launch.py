@@ -26,7 +26,16 @@ from kt.search_spaces.space import (
 )
 from kt.wording import plural
 
-__all__ = ["decided_by_parameters", "derive", "first_broken", "launch_limits", "launchable", "resolve", "violated"]
+__all__ = [
+    "always_launches",
+    "decided_by_parameters",
+    "derive",
+    "first_broken",
+    "launch_limits",
+    "launchable",
+    "resolve",
+    "violated",
+]
 
 MAX_BLOCKS = 2**31 - 1
 MAX_THREADS = 1024
@@ -153,8 +162,22 @@ def _keeps(constraints: Iterable[Constraint], values: Names) -> bool:
 
 
 def launch_limits(space: SearchSpace) -> tuple[Constraint, ...]:
-    """CUDA's own limits on the space's launches, as constraints, each once: they hold whatever the file says."""
-    return tuple({limit.require.text: limit for rule in space.launches for limit in _limits(rule)}.values())
+    """CUDA's own limits on the space's launches, as constraints, each once: they hold whatever the file says.
+
+    One more comes last where every launch has a condition: that some launch happens at all.
+    """
+    limits = tuple({limit.require.text: limit for rule in space.launches for limit in _limits(rule)}.values())
+    return limits if always_launches(space) else (*limits, _some_launch(space.launches))
+
+
+def always_launches(space: SearchSpace) -> bool:
+    """Whether the space has a launch that needs no condition; else a configuration may compute nothing."""
+    return any(rule.when.text == "True" for rule in space.launches)
+
+
+@lru_cache(maxsize=64)
+def _some_launch(rules: tuple[LaunchRule, ...]) -> Constraint:
+    return Constraint(compose(" or ".join(f"({rule.when.text})" for rule in rules)), "some kernel is launched")
 
 
 @lru_cache(maxsize=64)
@@ -169,10 +192,10 @@ def _limits(rule: LaunchRule) -> tuple[Constraint, ...]:
 def _keeps_limits(space: SearchSpace, values: Names) -> bool:
     """Whether the launches keep CUDA's limits, found without parsing these; False also where it cannot be told."""
     try:
-        return all(
+        launched = [rule for rule in space.launches if truth(rule.when.evaluate(values))]
+        return bool(launched) and all(
             bound.least <= bound.value.evaluate(values) <= bound.limit(values)
-            for rule in space.launches
-            if truth(rule.when.evaluate(values))
+            for rule in launched
             for bound in _bounds(rule)
         )
     except (ExpressionError, KeyError):

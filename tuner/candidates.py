@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kt.devices.roofline import floor_us
+from kt.errors import InputError
 from kt.search_spaces.enumeration import enumerate_space
 from kt.search_spaces.names import Names
 from kt.tuner.model import order_us
@@ -155,7 +156,11 @@ class Candidates:
         derived = self.spaces[family].derived
         values = Names({**self._names, **choices}, derived)
         columns = {**choices, **{name: values[name] for name in derived if not isinstance(values[name], str)}}
-        return order_us(self.problem, self.device, columns, registers)
+        try:
+            return order_us(self.problem, self.device, columns, registers)
+        except InputError as error:
+            space = self.spaces[family]
+            raise InputError(f"{space.source or space.family}: {error.message}", hint=error.hint) from None
 
     def _landscape(self, family: int, rows: Rows) -> Landscape:
         found = self.enumerations[family]

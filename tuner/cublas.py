@@ -7,6 +7,7 @@ have for bfloat16 and fp8. The C interface takes addresses, and is the same in C
 from __future__ import annotations
 
 import ctypes
+import warnings
 from contextlib import suppress
 from ctypes import POINTER, c_char_p, c_int, c_int64, c_longlong, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
@@ -252,6 +253,8 @@ def _found(name: str) -> list[str]:
     """Where CUDA's own search finds the library, with what it depends on loaded; kt's extras bring it along."""
     try:
         search = import_module("cuda.pathfinder")
-        return [search.load_nvidia_dynamic_lib(name).abs_path]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that CUDA_PATH and CUDA_HOME differ: which is taken, `kt doctor` says
+            return [search.load_nvidia_dynamic_lib(name).abs_path]
     except (ImportError, RuntimeError):
         return []

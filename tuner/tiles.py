@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kt.devices.device import Device
+from kt.errors import InputError
 from kt.problems import Problem
 
 __all__ = ["Columns", "Demand", "Numbers", "Tiles", "as_numbers", "common", "count_of"]
@@ -22,6 +23,14 @@ WIDE_BYTES = 16  # of the widest copy of one thread
 SCHEDULERS = 4  # of one multiprocessor, each issuing one warp instruction a clock
 _LATENCY = 1050.0  # cycles from a request to device memory to its data, under load: 0.53 us
 _PARKING = 1.5  # endings of a block by which a stream-K kernel ends later: a tile parked, awaited and added
+# What a family may not have 0 of: the model divides by them.
+_AT_LEAST_ONE = frozenset(
+    {
+        *("tile_m", "tile_n", "tile_k", "thread_m", "thread_n", "warp_m", "warp_n", "threads"),
+        *("split_k", "slices_k", "min_blocks", "raster_group", "unroll", "vector_bytes"),
+    }
+)
+_MOST = 2**31 - 1
 SMEM_BYTES = 128  # shared-memory bytes of one multiprocessor per clock, broadcast or not (ncu: docs/perf-log.md)
 
 
@@ -183,12 +192,31 @@ class Columns:
         self.count = count_of(columns)
 
     def of(self, name: str, default: Any) -> Numbers:
-        """One column, or `default` for each configuration."""
-        return as_numbers(self._columns.get(name, default), self.count)
+        """One column, or `default` for each configuration.
+
+        Raises:
+            InputError: a family has something else under this name than the model takes it for.
+        """
+        if name not in self._columns:
+            return as_numbers(default, self.count)
+        _check_known(name, np.asarray(self._columns[name]))
+        return as_numbers(self._columns[name], self.count)
 
     def words(self, name: str, word: str) -> Numbers:
         """1 where the column has this word, else 0."""
         return as_numbers(np.asarray(self._columns.get(name, "")) == word, self.count)
+
+
+def _check_known(name: str, values: npt.NDArray[Any]) -> None:
+    least = 1 if name in _AT_LEAST_ONE else 0
+    whole = values.dtype.kind != "U"
+    if whole and (not values.size or least <= values.min() <= values.max() <= _MOST):
+        return
+    found = values.flat[0] if not whole else values.min() if values.min() < least else values.max()
+    raise InputError(
+        f"{name} is {found} in a configuration; kt takes what has this name to be from {least} to {_MOST}",
+        hint="reject such configurations by a constraint, or give the quantity of the search space another name",
+    )
 
 
 def common(problem: Problem, columns: Columns, threads: Any) -> dict[str, Any]:

@@ -614,6 +614,21 @@ def test_spans_without_end_are_refused(
     assert kt("cache", "prune", "--older-than", span).code == code
 
 
+def test_an_empty_span_is_not_no_span(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """As of a shell variable that is not set: beside another condition it would remove what is of any age."""
+    _fill(own_environment, fresh(512))
+    outcome = kt("cache", "prune", "--partial", "--older-than", "")
+    assert outcome.code == 2
+    assert "--older-than '' is no time span" in outcome.err
+
+
+def test_an_empty_path_is_no_cache_to_merge(kt: Command) -> None:
+    """It would mean the working folder."""
+    outcome = kt("cache", "merge", "")
+    assert outcome.code == 2
+    assert "a path is empty" in outcome.err
+
+
 def test_a_damaged_cache_is_named_with_its_remedy(kt: Command, own_environment: Path, fresh: Command) -> None:
     """Listing a damaged file ends in one message; `kt cache prune --damaged` sets it aside."""
     _fill(own_environment, fresh(512))

@@ -1,7 +1,9 @@
 """The baselines call cuBLAS for the product that was asked for; a stand-in library computes what its arguments say."""
 
 import ctypes
+import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -256,3 +258,17 @@ def test_a_library_that_is_not_installed_has_one_message_for_all_problems() -> N
 def test_a_heuristic_result_is_as_large_as_in_c() -> None:
     assert ctypes.sizeof(Algorithm) == 96
     assert Algorithm.workspace_bytes.offset == 64
+
+
+def test_a_warning_of_the_search_is_not_kts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA_PATH and CUDA_HOME may differ: CUDA's search tells Python's warnings so, which some environments raise."""
+
+    def load(name: str) -> Any:
+        warnings.warn("Multiple CUDA environment variables are set but differ", stacklevel=1)
+        return SimpleNamespace(abs_path=f"/there/lib{name}.so.13")
+
+    search = SimpleNamespace(load_nvidia_dynamic_lib=load)
+    monkeypatch.setattr(cublas, "import_module", lambda name: search)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cublas._found("cublas") == ["/there/libcublas.so.13"]

@@ -25,6 +25,7 @@ from kt.export.launch_code import launcher
 from kt.export.runnable import launches_of, never_runs
 from kt.problems import LAYOUTS, Problem
 from kt.problems.ranges import Range, RangedShape
+from kt.search_spaces.expression import parse
 from kt.search_spaces.launch import violated
 from kt.search_spaces.loader import builtin_spaces
 from kt.search_spaces.names import leaves
@@ -546,6 +547,37 @@ def test_what_a_plan_launches_was_rendered(family: str) -> None:
             assert launched <= set(re.findall(r"\b(kt_gemm\w*)\(const __grid_constant__", code)), kernel
             seen.add(dtype)
     assert seen == set(space.dtypes)
+
+
+def test_a_plan_that_would_launch_nothing_is_none() -> None:
+    """Where every launch has a condition, C would be left as it was with the status `ok`."""
+    space, check = SPACES["simt"], "if (out.count == 0) return false;  // some kernel is launched"
+    problem = Problem(1000, 1000, 1000)
+    config = configured("simt", problem)
+    whole = launcher(on_device(space, config, problem.signature, (9, 0)), "here", 0)
+    assert check not in whole.lines
+    rules = (replace(rule, when=parse("n > 64")) if rule.kernel == "kt_gemm" else rule for rule in space.launches)
+    some = replace(space, launches=tuple(rules))
+    assert check in launcher(on_device(some, config, problem.signature, (9, 0)), "here", 0).lines
+
+
+def test_variables_of_a_space_hide_nothing_of_the_header() -> None:
+    """A derived quantity may have any name: one that is a macro, a word of C++ or used there gets another in C++."""
+    space = SPACES["simt"]
+    problem = Problem(1000, 1000, 1000)
+    names = ("linux", "EOF", "SEEK_TO", "__CUDA_ARCH__", "_B", "KT_TARGETS", "Int", "address", "sizes", "unsigned")
+    derived = {**space.derived, **{name: parse(f"n + {number}") for number, name in enumerate(names)}}
+    grid = parse(" + ".join(names))
+    rules = (replace(rule, grid=grid) if rule.kernel == "kt_gemm" else rule for rule in space.launches)
+    odd = replace(space, derived=derived, launches=tuple(rules))
+    config = configured("simt", problem)
+    lines = launcher(on_device(odd, config, problem.signature, (9, 0)), "here", 0).lines
+    called = {match[2]: match[1] for line in lines if (match := re.fullmatch(r"const Int (\w+) = n \+ (\d+);", line))}
+    assert [called[str(number)] for number in range(1, len(names))] == [
+        "own_EOF", "own_SEEK_TO", "own___CUDA_ARCH__", "own__B", "own_KT_TARGETS", "Int_", "address_", "sizes_",
+        "unsigned_",
+    ]  # fmt: skip
+    assert not any(re.search(r"\blinux\b", line) for line in lines)
 
 
 def test_shared_headers_stand_once_for_each_family() -> None:

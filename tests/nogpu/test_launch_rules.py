@@ -218,6 +218,23 @@ def test_limits_of_launches_are_told_as_before(space: SearchSpace) -> None:
     assert violated(wide, config(wide), without) == launch_limits(wide)[2]
 
 
+def test_a_configuration_that_launches_nothing_is_not_valid(space: SearchSpace) -> None:
+    """It would compute nothing; where each launch has a condition, that one of them holds is a limit like CUDA's."""
+    gemm = replace(space.launches[0], when=parse("order == 'column' and m > 64"))
+    some = replace(space, launches=(gemm, space.launches[1]))
+    limit = launch_limits(some)[-1]
+    assert limit.reason == "some kernel is launched"
+    assert limit not in launch_limits(space)
+    assert violated(some, config(some), names()) == limit
+    assert violated(some, config(some, split_k=2), names()) is None
+    column = config(some, order="column")
+    assert violated(some, column, names()) is None
+    assert violated(some, column, names(m=64)) == limit
+    found = enumerate_space(some, names(m=64))
+    assert all(resolve(some, found.config(index), names(m=64))[0] for index in range(len(found)))
+    assert 0 < len(found) < len(enumerate_space(some, names())) < len(enumerate_space(space, names()))
+
+
 def test_a_valid_configuration_costs_no_parsing(space: SearchSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look-up in the cache checks its winner; the limits are put into words only for one that breaks them."""
 

@@ -13,6 +13,7 @@ import pytest
 
 from kt.devices.catalog import catalog
 from kt.devices.roofline import floor_us
+from kt.errors import InputError
 from kt.problems import Problem
 from kt.tuner import model
 from kt.tuner.model import lay_out, order_us, predict_us
@@ -322,3 +323,19 @@ def test_predicts_what_was_measured() -> None:
     errors = [np.abs(np.log(times / predicted)) for shapes in measured().values() for predicted, times in shapes]
     assert np.median(np.concatenate(errors)) < 0.06
     assert np.quantile(np.concatenate(errors), 0.9) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("stages", ["single", "double"], "stages is single in a configuration; kt takes .* from 0 to 2147483647"),
+        ("split_k", [0, 4], "split_k is 0 in a configuration; kt takes .* from 1"),
+        ("tile_m", [64, 2**40], "tile_m is 1099511627776"),
+        ("pack_a", [-1, 1], "pack_a is -1"),
+        ("tile_n", [False, True], "tile_n is False"),
+    ],
+)
+def test_a_name_with_another_meaning_is_told(name: str, values: list[Any], said: str) -> None:
+    """A space of the user's may call by a name that the model knows what is a word, a switch or 0 there."""
+    with pytest.raises(InputError, match=said):
+        order_us(Problem(512, 512, 512), H200, {name: np.array(values)})

@@ -206,6 +206,7 @@ def test_another_format_is_no_slip(load: Any, word: str, meant: str | None) -> N
         ("{m: 4, n: 4, k: 4, lda: 3}", "shapes.yaml:2:29: shapes[0]: lda is 3; rows of A as stored have 4", ""),
         ("{m: 4, n: 4, k: 4, base_alignment: 12}", "shapes[0]: base_alignment is 12; it must be a power of two", ""),
         ("{m: 4, n: 4, k: 4, accumulator: fp64}", "shapes[0]: accumulator of fp32 is 'fp64'; it must be one of", ""),
+        ("{m: 4, n: 4, k: 4, dtype: int8, beta: 1e10}", "beta is 1e+10; int32 accumulation takes whole", ""),
         ("{m: 4, n: 4, k: 4, dtype: int8, alpha: 0.5}", "alpha is 0.5; int32 accumulation takes whole numbers", ""),
         ("{m: 4, n: 4, k: 4, batch: 2, stride_c: 4}", "stride_c is 4; batches of C would overlap", ""),
         ("{m: 2147483647, n: 4, k: 2147483647, batch: 9}", "operand A of 2**63 bytes or more", "extents"),

@@ -38,6 +38,17 @@ def test_equal_contents_leave_the_file_and_its_times_alone(tmp_path: Path) -> No
     assert file.read_text() == "2\n"
 
 
+def test_a_working_folder_that_was_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative name leads nowhere then; a whole one still does."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for use in (lambda: check_output("table.json"), lambda: write_if_changed("table.json", "1\n")):
+        with pytest.raises(InputError, match=r"table\.json: the working folder is gone"):
+            use()
+    assert write_if_changed(tmp_path / "table.json", "1\n")
+
+
 def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     """A file that was closed to others stays closed."""
     file = tmp_path / "t"
