@@ -62,6 +62,8 @@ def repro(
 
     if not output.strip():
         raise OptionError("output", "is empty", hint="-o names the folder of the program, for example -o repro")
+    if output == "-":
+        raise OptionError("output", "is standard output, and a program is a folder", hint="for example -o repro")
     spaces = current_spaces(space)
     folders = inputs.check_folders(templates)
     others = other_spaces(space, folders)

@@ -250,6 +250,7 @@ def test_files_of_others_are_not_replaced(kt: Command, tmp_path: Path) -> None:
     ("output", "message", "hint"),
     [
         ("", "--output is empty", "for example -o repro"),
+        ("-", "--output is standard output, and a program is a folder", "for example -o repro"),
         ("no such/a/r", "no such/a/r cannot be made: there is no folder no such/a", "mkdir -p 'no such/a'"),
         ("file", "file cannot be a folder: a file of that name is there", "name another with -o"),
         ("taken", "taken/repro.cu is there, and no file", "name another folder with -o"),
