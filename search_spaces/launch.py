@@ -122,7 +122,7 @@ def _first_broken(space: SearchSpace, constraints: Iterable[Constraint], values:
 def decided_by_parameters(space: SearchSpace) -> tuple[Constraint, ...]:
     """The constraints that name neither problem nor device, directly or through derived quantities."""
     own = space.parameters.keys() | space.runtime.keys()
-    return tuple(rule for rule in space.constraints if leaves(rule.require.names, space.derived) <= own)
+    return tuple(rule for rule, names in space.rests_on if names <= own)
 
 
 def launchable(space: SearchSpace, config: Config, names: Mapping[str, Any] | None = None) -> frozenset[str]:
@@ -145,8 +145,8 @@ def _may_launch(space: SearchSpace, rule: LaunchRule, given: Mapping[str, Any]) 
     known = given.keys() | runtime
     if not needed <= known:
         return True
-    about = [(one, leaves(one.require.names, space.derived)) for one in space.constraints if needed & runtime]
-    kept = {one: names for one, names in about if names <= known and names & needed & runtime}
+    asked = needed & runtime
+    kept = {one: names for one, names in space.rests_on if names & asked and names <= known} if asked else {}
     varied = [name for name in runtime if name in needed.union(*kept.values())]
     every = product(*(offered[name] for name in varied))
     tried = (_names(space, dict(zip(varied, values, strict=True)), given) for values in every)

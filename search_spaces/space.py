@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
+
+from kt.search_spaces.names import leaves
 
 if TYPE_CHECKING:
     from kt.search_spaces.expression import Expression
@@ -236,6 +239,11 @@ class SearchSpace:
         for values in [*self.parameters.values(), *self.runtime.values()]:
             count *= len(values)
         return count
+
+    @cached_property
+    def rests_on(self) -> tuple[tuple[Constraint, frozenset[str]], ...]:
+        """Each constraint with the names that it rests on, derived quantities traced to what they are computed from."""
+        return tuple((one, leaves(one.require.names, self.derived)) for one in self.constraints)
 
     @property
     def default_config(self) -> Config:
