@@ -10,7 +10,7 @@ from kt.cli import options
 from kt.cli.given import cache_option
 from kt.cli.listing import listed_by_cause
 from kt.cli.outcome import end, note, teller
-from kt.errors import BudgetEnded, CacheError, KtError, NoValidConfiguration
+from kt.errors import BudgetEnded, CacheError, KtError, NoValidConfiguration, OptionError
 from kt.interrupts import ended_by, exit_code
 from kt.wording import part, plural, verb
 
@@ -75,10 +75,14 @@ def gemm(
     read = list(files_read(shapes, space, spaces, folders))
     check_target(output, cache_dir, read)
     dependencies = plan_depfile(depfile, depfile_target, output, read, cache_dir)
+    target = select_device(device)
+    if unseen and target.modelled:
+        problem = f"asks for measurements, and {target.name} is only modelled here"
+        raise OptionError("unseen", problem, hint="leave it out, or tune on a GPU")
     request = TuneRequest(
         problems,
         spaces,
-        select_device(device),
+        target,
         strategy.value,
         limit,
         seed,

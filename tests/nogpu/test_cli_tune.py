@@ -153,6 +153,14 @@ def test_output_dash_is_only_the_data(kt: Command, shapes: Path, ended: Command,
     assert kt(*TUNE, shapes, "-o", "-").json["schema"] == "kt.table/1"
 
 
+def test_shapes_that_stand_for_others_are_only_measured(kt: Command, shapes: Path, tmp_path: Path) -> None:
+    """Predicted, they would be winners like any other."""
+    outcome = kt("tune", "gemm", "--shapes", shapes, "--device", "model:h200", "--unseen", "4", "--cache-dir", tmp_path)
+    assert outcome.code == 2
+    assert "--unseen asks for measurements, and NVIDIA H200 is only modelled here" in outcome.err
+    assert not list(tmp_path.glob("*.sqlite3"))
+
+
 def test_two_documents_on_one_stream_are_refused(kt: Command, shapes: Path) -> None:
     """--json and -o - cannot both have standard output."""
     assert kt(*TUNE, shapes, "--json", "-o", "-").code == 2
