@@ -1,4 +1,8 @@
-"""Light commands stay light: what they import, and the processor time that they take."""
+"""Light commands stay light: what they import, and the processor time that they take.
+
+The time is told in that of a Python which imports the libraries that every command needs, measured beside it: machines
+differ, and a slow one must not fail the test.
+"""
 
 import os
 import resource
@@ -13,12 +17,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("cupy", "cupy_backends", "jinja2", "numpy", "rich", "torch")
-# Name, arguments, seconds allowed (medians), modules that it must not import.
+LIBRARIES = ("-c", "import pydantic, sqlite3, typer, yaml")
+# Name, arguments, times that of the libraries that it may take, modules that it must not import.
 LIGHT = [
-    ("help", ("--help",), 0.25, (*HEAVY, "yaml", "pydantic", "sqlite3")),
-    ("version", ("--version",), 0.25, (*HEAVY, "yaml", "sqlite3")),
-    ("show-cache", ("show-cache",), 0.35, HEAVY),
-    ("cache path", ("cache", "path"), 0.35, HEAVY),
+    ("help", ("--help",), 1.8, (*HEAVY, "yaml", "pydantic", "sqlite3")),
+    ("version", ("--version",), 1.8, (*HEAVY, "yaml", "sqlite3")),
+    ("show-cache", ("show-cache",), 5.0, HEAVY),
+    ("cache path", ("cache", "path"), 2.5, HEAVY),
 ]
 
 
@@ -38,18 +43,18 @@ def _with_modules(
     return done
 
 
-def _seconds(arguments: tuple[str, ...], environment: dict[str, str], folder: Path) -> float:
-    """Processor time of the command; the median of five runs."""
+def _times_the_libraries(arguments: tuple[str, ...], environment: dict[str, str], folder: Path) -> float:
+    """Processor time of the command over that of the libraries; medians of five runs, in turns."""
 
-    def once() -> float:
+    def once(*command: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
-            [sys.executable, "-m", "kt", *arguments], env=environment, cwd=folder, check=True, capture_output=True
-        )
+        subprocess.run([sys.executable, *command], env=environment, cwd=folder, check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    return statistics.median(once() for _ in range(5))
+    pairs = [(once("-m", "kt", *arguments), once(*LIBRARIES)) for _ in range(5)]
+    of_command, of_libraries = (statistics.median(times) for times in zip(*pairs, strict=True))
+    return of_command / of_libraries
 
 
 def _environment(tmp_path: Path) -> dict[str, str]:
@@ -69,8 +74,8 @@ def test_light_commands_import_nothing_heavy(
 
 @pytest.mark.parametrize(("arguments", "limit"), [(row[1], row[2]) for row in LIGHT], ids=[row[0] for row in LIGHT])
 def test_light_commands_are_quick(arguments: tuple[str, ...], limit: float, tmp_path: Path) -> None:
-    """The median of five runs is below the limit, in processor time: a busy machine must not fail the test."""
-    assert _seconds(arguments, _environment(tmp_path), tmp_path) < limit
+    """In processor time: a busy machine must not fail the test."""
+    assert _times_the_libraries(arguments, _environment(tmp_path), tmp_path) < limit
 
 
 def test_a_run_that_the_cache_answers_imports_no_tuner(
@@ -88,4 +93,4 @@ def test_a_run_that_the_cache_answers_imports_no_tuner(
     assert "kt.tuner.run" in imported
     unwanted = {*HEAVY, "kt.tuner.candidates", "kt.tuner.compile_pool", "kt.tuner.cubin_cache", "kt.tuner.messages"}
     assert not imported & unwanted
-    assert _seconds(arguments, environment, tmp_path) < 0.5
+    assert _times_the_libraries(arguments, environment, tmp_path) < 6.0

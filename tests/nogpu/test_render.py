@@ -187,11 +187,20 @@ def test_the_digest_needs_no_jinja() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_thousand_sources_take_half_a_second() -> None:
+def test_a_thousand_sources_take_less_than_a_second() -> None:
+    """0.75 s of processor time, where a million turns of a loop take 50 ms: machines differ."""
     builtin = next(space for space in builtin_spaces() if space.family == "simt")
     render(builtin, builtin.default_config, SIGNATURE, "sm_80")
-    best = min(_seconds_for_a_hundred(builtin) for _ in range(3))
-    assert best < 0.05
+    best, turns = (min(seconds() for _ in range(5)) for seconds in (lambda: _seconds_for_a_hundred(builtin), _of_turns))
+    assert best < 1.5 * turns
+
+
+def _of_turns() -> float:
+    began = time.process_time()
+    turned = 0
+    for number in range(1_000_000):
+        turned += number & 3
+    return time.process_time() - began
 
 
 def _seconds_for_a_hundred(space: SearchSpace) -> float:
