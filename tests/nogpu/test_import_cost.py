@@ -53,8 +53,7 @@ def _times_the_libraries(arguments: tuple[str, ...], environment: dict[str, str]
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     pairs = [(once("-m", "kt", *arguments), once(*LIBRARIES)) for _ in range(5)]
-    of_command, of_libraries = (statistics.median(times) for times in zip(*pairs, strict=True))
-    return of_command / of_libraries
+    return statistics.median(one for one, _ in pairs) / statistics.median(other for _, other in pairs)
 
 
 def _environment(tmp_path: Path) -> dict[str, str]:
