@@ -188,11 +188,11 @@ def test_the_digest_needs_no_jinja() -> None:
 
 
 def test_a_thousand_sources_take_less_than_a_second() -> None:
-    """0.75 s of processor time, where a million turns of a loop take 50 ms: machines differ."""
+    """Of processor time, where a million turns of a loop take 30 ms: machines differ."""
     builtin = next(space for space in builtin_spaces() if space.family == "simt")
     render(builtin, builtin.default_config, SIGNATURE, "sm_80")
     best = min(_seconds_for_a_hundred(builtin) for _ in range(5))
-    assert best < 1.5 * min(_of_turns() for _ in range(5))
+    assert best < 3.0 * min(_of_turns() for _ in range(5))
 
 
 def _of_turns() -> float:
