@@ -77,18 +77,19 @@ def sample(
 
     `only`: of configurations with these values alone.
     """
-    asked = [
-        (problem, {**fixed, **(only or {})}) for formats in _served(space, device) for problem, fixed in _asked(formats)
-    ]
+    asked = [one for formats in _served(space, device) for one in _asked(formats)]
     if raw:
         asked = [(problem, fixed) for problem, fixed in asked if _wholly_written(problem)]
+    shuffled = random.Random(seed).sample(asked, len(asked))
+    # Problems that are listed for such a choice first: few others may allow it, and each takes long to go through.
+    shuffled.sort(key=lambda one: not one[1].items() & (only or {}).items())
     coverings: dict[str, Covering] = {}
     runs: list[Run] = []
-    for problem, fixed in random.Random(seed).sample(asked, len(asked)):
+    for problem, fixed in shuffled:
         if len(runs) >= limit:
             break
         covering = coverings.setdefault(problem.dtype, Covering(space, device, seed))
-        runs += [(problem, config) for config in _chosen(covering, problem, fixed)]
+        runs += [(problem, config) for config in _chosen(covering, problem, {**fixed, **(only or {})})]
     return runs[:limit]
 
 

@@ -7,6 +7,7 @@ stages. So configurations are picked one by one, each of those drawn the one wit
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -34,12 +35,11 @@ class Covering:
 
     def choose(self, problem: Problem, count: int, fixed: Mapping[str, Value] | None = None) -> list[Config]:
         """At most `count` different configurations that are valid for `problem`, of those with the choices `fixed`."""
-        found = enumerate_space(self.space, {**self.device.names(), **problem.names()})
         offered = {**self.space.parameters, **self.space.runtime}
         if any(value not in offered.get(name, ()) for name, value in (fixed or {}).items()):
             return []
-        rows = found.matching(fixed or {})
-        rows = self._random.permutation(rows)[:DRAWN]
+        found = enumerate_space(_with(self.space, fixed or {}), {**self.device.names(), **problem.names()})
+        rows = self._random.permutation(len(found))[:DRAWN]
         if not len(rows):
             return []
         features = self._features(found.choices_at(rows), problem)
@@ -81,6 +81,15 @@ class Covering:
     def _pairs(features: npt.NDArray[np.int64]) -> list[tuple[tuple[int, int], npt.NDArray[np.int64]]]:
         places = combinations(range(features.shape[1]), 2)
         return [((i, j), features[:, i] * 4096 + features[:, j]) for i, j in places]
+
+
+def _with(space: SearchSpace, fixed: Mapping[str, Value]) -> SearchSpace:
+    """The part of the space that has these values: far quicker to go through than all of it."""
+
+    def narrowed(offered: Mapping[str, tuple[Value, ...]]) -> dict[str, tuple[Value, ...]]:
+        return {name: (fixed[name],) if name in fixed else values for name, values in offered.items()}
+
+    return replace(space, parameters=narrowed(space.parameters), runtime=narrowed(space.runtime)) if fixed else space
 
 
 def _likeness(problem: Problem) -> dict[str, Any]:
