@@ -201,3 +201,18 @@ def test_blocks_have_as_many_steps_as_each_other(
         steps[one.block] += one.steps
     assert len(steps) == grid
     assert max(steps.values()) - min(steps.values()) <= 1
+
+
+@pytest.mark.parametrize(("cluster", "grid", "problem"), STREAMED)
+def test_what_is_shared_comes_before_tiles_of_whole_rounds(
+    walker: Walker, cluster: tuple[int, int], grid: int, problem: dict[str, Any]
+) -> None:
+    """So that adding up pieces ends behind products, not behind the last one."""
+    pieces = walker.walk(cluster, grid, **problem)
+    tiles = len({one.tile for one in pieces})
+    dealt = max(tiles // grid - 1, 0)  # to each block
+    for block in range(grid):
+        own = [one for one in pieces if one.block == block]
+        shared, whole = own[: len(own) - dealt], own[len(own) - dealt :]
+        assert sum(one.steps for one in shared) <= 2 * up(problem["k"], 32) // 32
+        assert all(one.ends and one.first_step == 0 for one in whole)

@@ -37,8 +37,9 @@ class Divisor {
 // that what runs together shares rows of A and columns of B in the L2 cache.
 //
 // With stream-K (Osama et al., PPoPP 2023) whole rounds of tiles are dealt out one each; the steps of the last one to two
-// rounds are shared evenly, so that all clusters end together. A cluster walks its share backwards: the tile that it
-// begins and another one ends comes first, so that the other finds it ready, and nobody waits for a higher index.
+// rounds are shared evenly, so that all clusters end together. A cluster begins with its share: while it multiplies the
+// tiles of whole rounds, what is added up and written of the share is on its way. It walks the share backwards: the tile
+// that it begins and another one ends comes first, so that the other finds it ready, and nobody waits for a higher index.
 //
 // Rows of B in CLASSES (wgmma_classes.cuh): k is walked class by class, each in whole steps.
 template <int BLOCK_M, int BLOCK_N, int BLOCK_K, int CLUSTER_M, int CLUSTER_N, int CLASSES = 1>
@@ -72,8 +73,8 @@ class WgmmaWalk {
   // The next tile, or false.
   __device__ __forceinline__ bool next(WgmmaTile& tile) {
     unsigned inside = next_, slice = 0, batch = 0;
-    const bool whole = next_ < end_;
-    if (!whole && share_begin_ >= share_end_) return false;
+    const bool whole = share_begin_ >= share_end_;
+    if (whole && next_ >= end_) return false;
     if (!whole) inside = end_ + take_piece(tile);
     if (!one_slice_) batch = by_slices_.divide(by_tiles_.divide(inside, inside), slice);
     tile.batch = int(batch);
