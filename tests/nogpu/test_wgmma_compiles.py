@@ -147,6 +147,26 @@ def test_what_c_held_takes_no_registers_from_the_sums(tmp_path: Path) -> None:
     assert faults(compiled(chosen, tmp_path)) == {}
 
 
+def test_large_tiles_that_win_under_load_do_not_spill(tmp_path: Path) -> None:
+    """Whatever NVRTC is installed: it decides what registers are left beside the sums."""
+    pingpong: dict[str, int | str] = {"schedule": "pingpong"}
+    tiles: list[dict[str, int | str]] = [
+        {"tile_n": 144, "stages": 6, **pingpong},
+        {"tile_n": 160, "stages": 5, "cluster_n": 2, **pingpong},
+        {"tile_n": 176, "stages": 5, **pingpong},
+        {"tile_n": 192, "stages": 5, "cluster_n": 2, **pingpong},
+        {"tile_m": 192, "tile_n": 112, "stages": 5, **pingpong},
+        {"tile_m": 192, "tile_n": 128, "stages": 5, **pingpong},
+        {"tile_n": 240, "stages": 4},
+        {"tile_n": 320, "stages": 3},
+        {"tile_m": 256, "tile_n": 144, "stages": 4, "cluster_m": 2},
+        {"tile_m": 192, "tile_n": 192, "stages": 4, "consumers": 3},
+    ]
+    problem = Problem(2048, 4096, 8192, "bf16", "nt")
+    cases = [(SPACE.config({**SPACE.default, **tile}), problem) for tile in tiles]
+    assert faults(compiled(cases, tmp_path)) == {}
+
+
 def test_shifted_rows_of_a_compile(tmp_path: Path) -> None:
     """They come from registers without wgmma being serialised for it; those that begin within a word spill nothing."""
     problems = [

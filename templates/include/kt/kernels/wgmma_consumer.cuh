@@ -9,10 +9,11 @@ class WgmmaConsumer {
   using TOut = typename Traits::TOut;
   using Strips = typename Traits::Strips;
 
-  // What is computed of doubles is computed before there is anything to wait for.
+  // What is computed of doubles is computed before there is anything to wait for. `by_tma_` is in a register of the warp:
+  // lanes have none for it beside the sums of large tiles.
   __device__ __forceinline__ WgmmaConsumer(const GemmArguments& args, const WgmmaShared<Traits>& shared, int consumer)
       : shared_(shared), consumer_(consumer), warp_(__shfl_sync(~0u, int(threadIdx.x) / 32 % 4, 0)),
-        by_tma_(Traits::kAlignedC ? ptx::computed_here(int(TAcc(args.beta) == TAcc(0) && args.split_k == 1)) : 0),
+        by_tma_(Traits::kAlignedC ? same(int(TAcc(args.beta) == TAcc(0) && args.split_k == 1)) : 0),
         alpha_(ptx::computed_here(TAcc(args.alpha))) {}
 
   __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c) {
@@ -25,12 +26,8 @@ class WgmmaConsumer {
       ptx::mbarrier_wait(shared_.told(places.stage), places.phase);
       const int steps = same(told.steps);
       if (steps < 0) break;
-      WgmmaTile tile{steps, same(told.m), same(told.n), same(told.batch), same(told.slice), 0,
-                     same(told.first_block), same(told.ends)};
-      if constexpr (Traits::kSlicesAreBatches) {
-        tile.batch += tile.slice * args.batch;
-        tile.slice = 0;
-      }
+      const WgmmaTile tile{steps, same(told.m), same(told.n), same(told.batch), Traits::kSlicesAreBatches ? 0 : same(told.slice), 0,
+                           same(told.first_block), same(told.ends)};
       know(places.stage);
       if (Traits::PING_PONG && number % 2 != consumer_) {
         ring.skip(steps);

@@ -58,14 +58,14 @@ class WgmmaProducer {
     RingPlace<kTilesAhead> places;
     for (; more; places.advance()) {
       if (asked == 0 && tile.steps > 0) ask(args, tile, asked++);
-      tell(tile, places);
+      tell(args, tile, places);
 #pragma unroll 1
       for (int step = asked; step < tile.steps; ++step) ask(args, tile, step);
       more = walk.next(tile);
       asked = 0;
     }
     tile.steps = -1;
-    tell(tile, places);
+    tell(args, tile, places);
     if constexpr (CLUSTER_M * CLUSTER_N > 1) wait_for_signals();
   }
 
@@ -146,11 +146,14 @@ class WgmmaProducer {
     ptx::cp_async_arrive(shared_.full(ring_.stage));
   }
 
-  __device__ __forceinline__ void tell(const WgmmaTile& tile, const RingPlace<kTilesAhead>& places) const {
+  __device__ __forceinline__ void tell(const GemmArguments& args, const WgmmaTile& tile,
+                                       const RingPlace<kTilesAhead>& places) const {
     if (Traits::kFed && threadIdx.x >= 32) return;
     ptx::mbarrier_wait(shared_.known(places.stage), places.phase ^ 1);
     if (!first_lane_) return;
-    *shared_.tile(places.stage) = tile;
+    WgmmaTile told = tile;
+    if constexpr (Traits::kSlicesAreBatches) told.batch += tile.slice * args.batch;
+    *shared_.tile(places.stage) = told;
     ptx::mbarrier_arrive(shared_.told(places.stage));
   }
 

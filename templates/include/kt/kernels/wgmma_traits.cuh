@@ -131,11 +131,11 @@ struct WgmmaTraits {
   template <class... Where>
   __device__ __forceinline__ static void load_b(const GemmArguments&, const Where&... where) { B::load(where...); }
 
-  // Slice s of batch b may as well be called batch s * batches + b: nobody asks for the batch of a slice. Which form leaves
-  // registers to spare was found by compiling.
+  // Slice s of batch b may as well be called batch s * batches + b: nobody asks for the batch of a slice. Consumers are then
+  // told of no slices. Which form leaves registers to spare was found by compiling.
   static constexpr bool kSlicesAreBatches =
-      kFed || (PING_PONG && B_K_MAJOR && STORE < 16 && !Space_::PACK_A && !Space_::PACK_B) ||
-      (STORE < 16 && sizeof(TOut) == 2 && CLASSES == 1 && (CLUSTER_M * CLUSTER_N > 1 || !PING_PONG));
+      kFed || STORE == 16 || (PING_PONG && B_K_MAJOR && !Space_::PACK_A && !Space_::PACK_B) ||
+      (sizeof(TOut) == 2 && CLASSES == 1 && (CLUSTER_M * CLUSTER_N > 1 || !PING_PONG));
 
   static_assert(kRows % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(LOADED_M == BLOCK_M || (LOADED_M < 64 && BLOCK_M == 64), "rows of one wgmma");
