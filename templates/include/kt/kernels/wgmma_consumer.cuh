@@ -34,7 +34,7 @@ class WgmmaConsumer {
         continue;
       }
       typename Traits::Sums sum;
-      if constexpr (Traits::kShares) clear(sum);  // else each loop would define them, and ptxas wait for every product
+      if constexpr (kClearsFirst) clear(sum);
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
       if constexpr (Traits::CLASSES > 1) {
         multiply_classes(sum, ring, Traits::Classes::template steps<Traits::BLOCK_K>(args.k));
@@ -58,6 +58,10 @@ class WgmmaConsumer {
   }
 
  private:
+  // Sums get a value before a loop defines them: each of several loops would, and where there is none before, ptxas of CUDA
+  // 12.8 and older makes one between products. It would wait for every product then.
+  static constexpr bool kClearsFirst = Traits::kShares || kOldPtxas;
+
   // The warp has read what it was told of a tile.
   __device__ __forceinline__ void know(int place) const {
     __syncwarp();
@@ -281,7 +285,7 @@ class WgmmaConsumer {
     }
     ptx::wgmma_wait<0>();
     if (steps > 0) give_back(before);
-    if (!Traits::kShares && steps == 0) clear(sum);
+    if (!kClearsFirst && steps == 0) clear(sum);
   }
 
   // Lets the blocks that copy into this stage overwrite it: a lane of another warp signals each of them.
