@@ -44,7 +44,7 @@ class GroupTiles(Tiles):
         width: columns of C of one tile, fewer than it multiplies where rows of B fall into classes.
         classes: how many of these there are, else 1.
         shifted: 1 where A comes to wgmma from registers, shifted there.
-        multiplied_m: rows of one tile that are multiplied, more than it has of C (`tile_m`) where the last are not loaded.
+        multiplied_m: rows of a tile that are multiplied: more than it has (`tile_m`) where the last are not loaded.
     """
 
     in_turns: Numbers
