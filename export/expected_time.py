@@ -117,7 +117,7 @@ def cost_rules(space: SearchSpace) -> dict[str, Expression]:
     launches = " + ".join(f"(1 if ({rule.when.text}) else 0)" for rule in space.launches)
     slices = split_k if cluster_k == "1" else f"({split_k} * {cluster_k})"
     texts = {
-        "kt_units": f"cdiv(m, {tile_m}) * cdiv(n, {tile_n}) * batch * {slices}",
+        "kt_units": f"cdiv(m, {'height' if 'height' in known else tile_m}) * cdiv(n, {tile_n}) * batch * {slices}",
         "kt_depth": f"cdiv(cdiv(k, {tile_k}), {slices}) * {tile_k} + {EXTRA_DEPTH}",
         "kt_work": f"cdiv(kt_units * kt_depth, device.sm_count) if {stream_k} == 1 else "
         "cdiv(kt_units, device.sm_count) * kt_depth",

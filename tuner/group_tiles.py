@@ -44,6 +44,7 @@ class GroupTiles(Tiles):
         width: columns of C of one tile, fewer than it multiplies where rows of B fall into classes.
         classes: how many of these there are, else 1.
         shifted: 1 where A comes to wgmma from registers, shifted there.
+        multiplied_m: rows of a tile that are multiplied: more than it has (`tile_m`) where the last are not loaded.
     """
 
     in_turns: Numbers
@@ -53,6 +54,7 @@ class GroupTiles(Tiles):
     width: Numbers
     classes: Numbers
     shifted: Numbers
+    multiplied_m: Numbers
 
     @staticmethod
     def lay_out(problem: Problem, columns: Columns) -> GroupTiles:
@@ -61,12 +63,14 @@ class GroupTiles(Tiles):
         shared = common(problem, columns, 128 * (1 + of("consumers", 2)))
         # Operands that begin at multiples of 16 bytes are read as they lie by kernels that can copy, too.
         shared |= {name: shared[name] * of("copying", 1) for name in ("pack_a", "pack_b")}
+        multiplied_m = shared["tile_m"]
+        shared["tile_m"] = of("height", multiplied_m)
         return GroupTiles(
             **shared,
             width_a=wide, width_b=wide, turned_a=none, turned_b=none,
             in_turns=columns.words("schedule", "pingpong"), cluster_m=of("cluster_m", 1), cluster_n=of("cluster_n", 1),
             exchanged=of("registers_b", 0), width=of("width", columns.of("tile_n", 64)), classes=of("classes", 1),
-            shifted=of("shift_a", 0),
+            shifted=of("shift_a", 0), multiplied_m=multiplied_m,
         )  # fmt: skip
 
     def wanted_registers(self) -> Numbers:
@@ -77,10 +81,10 @@ class GroupTiles(Tiles):
         return 0 * self.threads
 
     def demand(self, device: Device) -> Demand:
-        products = self.tile_m * self.tile_n * self.tile_k
+        products = self.multiplied_m * self.tile_n * self.tile_k
         cycles = products / self.per_clock(device, device.flops[self.problem.dtype])
-        rows = np.where(self.exchanged > 0, self.tile_n, self.tile_m)
-        columns = self.tile_m + self.tile_n - rows
+        rows = np.where(self.exchanged > 0, self.tile_n, self.multiplied_m)
+        columns = self.multiplied_m + self.tile_n - rows
         parts = np.ceil(columns / _WIDEST)
         of_rows = _ROWS * np.where(self.shifted > 0, _SHIFTED if self.element_bytes == 2 else 1.0, parts)
         read = rows / _ROWS * (of_rows + columns)

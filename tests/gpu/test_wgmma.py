@@ -313,6 +313,30 @@ def test_few_rows(formats: Formats, checks: FamilyChecks) -> None:
         checks.check(few)
 
 
+@pytest.mark.parametrize("formats", MAIN, ids=with_label)
+def test_tiles_of_fewer_rows_than_are_multiplied(formats: Formats, checks: FamilyChecks) -> None:
+    """Rows behind a tile's last one are the next tile's, and written by that alone, in every way that C is written."""
+    layouts = ("nn", "nt") if DTYPES[formats.dtype].bytes == 2 else LAYOUTS
+    problems = [
+        formats.problem(m, n, k, layouts[number % len(layouts)], batch=batch, beta=beta)
+        for number, (m, n, k, batch, beta) in enumerate(
+            (
+                (8457, 35, 264, 1, 0.0), (8480, 48, 520, 1, 0.0), (2901, 64, 136, 3, 0.0), (8961, 48, 77, 1, 3.0),
+                (2833, 41, 1040, 3, 1.0), (9000, 33, 72, 1, 1.0), (8449, 56, 1, 1, 0.0), (10560, 64, 261, 1, 0.0),
+            )
+        )
+    ]  # fmt: skip
+    choices: list[dict[str, Value]] = [{}, {"schedule": "pingpong"}, {"consumers": 1}, {"cluster_m": 2}]
+    for number, choice in enumerate(choices):
+        heights = [
+            case
+            for place, rows in enumerate((80, 96, 112))
+            for case in cases(checks, problems[(number + place) % 2 :: 2], 1, {**choice, "rows_loaded": rows})
+        ]
+        assert bool(heights) == is_offered(choice, formats.dtype, formats.accumulator), choice
+        checks.check(heights)
+
+
 @pytest.mark.parametrize("width", [24, 56])
 @pytest.mark.parametrize("formats", [one for one in MAIN if one.dtype != "int8"], ids=with_label)
 def test_odd_multiples_of_eight_columns(formats: Formats, width: int, checks: FamilyChecks) -> None:

@@ -5,6 +5,7 @@ knows from NVIDIA's documents how TMA swizzles and where wgmma looks for an elem
 a tile.
 """
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,9 @@ def test_wgmma_finds_what_tma_has_written(dtype: str, layout: str, config: Confi
         assert (found(tile, k_major, extents, size, parts) == expected(extents)).all()
 
 
+TILE = """
+extern "C" __constant__ long long kt_tile[] = {Traits::kHeight, Traits::kCut, Traits::kTilesM};
+"""
 FEW_ROWS = [
     ("bf16", "nt", choices(tile_m=64, tile_n=32, rows_loaded=32, consumers=1)),
     ("bf16", "nt", choices(tile_m=64, tile_n=64, rows_loaded=32, consumers=1, stages=8)),
@@ -124,18 +128,29 @@ FEW_ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "layout", "config"), FEW_ROWS)
+# Tiles of fewer rows of C than are multiplied; the last panel of A has no more behind it than B's bytes.
+HEIGHTS = [
+    ("bf16", "nt", choices(tile_n=48, rows_loaded=80, stages=8)),
+    ("bf16", "nn", choices(tile_n=48, rows_loaded=80, tile_k_bytes=256, stages=5, consumers=1)),
+    ("bf16", "nn", choices(tile_n=32, rows_loaded=96, stages=8, schedule="pingpong")),
+    ("bf16", "nt", choices(tile_n=16, rows_loaded=112, stages=8)),
+    ("tf32", "nn", choices(tile_n=48, rows_loaded=80, stages=8, cluster_m=2, pack_b=1)),
+    ("int8", "nt", choices(tile_n=32, rows_loaded=96, stages=8, cluster_n=2)),
+]
+
+
+@pytest.mark.parametrize(("dtype", "layout", "config"), [*FEW_ROWS, *HEIGHTS])
 def test_rows_that_are_not_loaded_are_read_within_the_stage(dtype: str, layout: str, config: Config) -> None:
-    """Those that are lie where wgmma looks for the first of its 64; what follows is B's, or another panel."""
+    """Those that are lie where wgmma looks for the first ones; what follows is B's, or another panel."""
     problem, values = Problem(512, 512, 512, dtype, layout), dict(config.parameters)
     size, rows = problem.element_bytes["a"], int(values["rows_loaded"])
     tile, each = operand(config, problem, "a"), 32 // problem.element_bytes["a"]
     memory = loaded(tile, True, rows, int(values["tile_k_bytes"]) // size, size)
-    for step in range(tile.steps):
-        addresses = read(tile.descriptor + tile.after_steps[step], True, 64, size)
+    for step, first in itertools.product(range(tile.steps), range(0, int(values["tile_m"]), 64)):
+        addresses = read(tile.descriptor + tile.after_steps[step] + tile.after_elements[first // 64], True, 64, size)
         assert addresses.max() + size <= BASE + table(config, problem)["kt_block"][0]
-        mn, k = np.mgrid[0:rows, step * each : (step + 1) * each]
-        assert (memory[addresses[:rows]] == 4096 * mn + k).all()
+        mn, k = np.mgrid[first : min(first + 64, rows), step * each : (step + 1) * each]
+        assert (memory[addresses[: len(mn)]] == 4096 * mn + k).all()
 
 
 FED = [
@@ -169,7 +184,7 @@ def test_threads_copy_to_where_tma_would(dtype: str, layout: str, ld: int, confi
 
 
 @pytest.mark.parametrize("ldc", [512, 513, 516])
-@pytest.mark.parametrize(("dtype", "layout", "config"), [*CASES, *FEW_ROWS])
+@pytest.mark.parametrize(("dtype", "layout", "config"), [*CASES, *FEW_ROWS, *HEIGHTS])
 def test_the_space_asks_for_what_the_headers_take(dtype: str, layout: str, config: Config, ldc: int) -> None:
     """Boxes, swizzles, threads and shared memory of the launch are those of the kernel, also where C is not TMA's."""
     problem = Problem(512, 512, 512, dtype, layout, ldc=ldc)
@@ -184,3 +199,20 @@ def test_the_space_asks_for_what_the_headers_take(dtype: str, layout: str, confi
     assert main.block == threads
     assert main.smem_bytes == staged + 2048
     assert stage_bytes == sum(tile.bytes for tile in tiles)
+
+
+@pytest.mark.parametrize(("dtype", "layout", "config"), [CASES[0], *FEW_ROWS, *HEIGHTS])
+def test_each_row_of_c_is_of_one_tile_and_of_one_strip(dtype: str, layout: str, config: Config) -> None:
+    """The launch has as many blocks as there are tiles; warps write a tile's rows, and none of the next one's."""
+    problem, values = Problem(8457, 16, 512, dtype, layout), config.as_dict()
+    numbers = table(config, problem, TILE)["kt_tile"]
+    height, cut, tiles_m, step = numbers[0], numbers[1], numbers[2], 64 * numbers[2]
+    assert height == (values["rows_loaded"] if int(values["rows_loaded"]) > 64 else values["tile_m"])
+    launches, _ = resolve(SPACE, config, {**DEVICE.names(), **problem.names()})
+    cluster = int(values["cluster_m"]) * int(values["cluster_n"])
+    rows = height * int(values["cluster_m"])
+    assert launches[-1].grid == min(DEVICE.sm_count // cluster, -(-problem.m // rows)) * cluster
+    sharers = 1 if values["schedule"] == "pingpong" else int(values["consumers"])
+    firsts = [step * one + 16 * warp + 64 * i for one in range(sharers) for warp in range(4) for i in range(tiles_m)]
+    written = [first + row for first in firsts if not cut or first < height for row in range(16)]
+    assert sorted(written) == list(range(height))

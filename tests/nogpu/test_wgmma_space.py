@@ -55,3 +55,23 @@ def test_what_has_won_is_still_offered(table: Path) -> None:
             lost.append((problem.dtype, problem.m, problem.n, problem.k))
     assert len(won) >= 30
     assert set(lost) <= {TIED}
+
+
+@pytest.mark.parametrize(
+    ("shape", "heights"),
+    [
+        ((8457, 35, 2560), {80, 96, 112}),  # 106 tiles of 80 rows, 133 of 64: a second round for one of them
+        ((20000, 32, 1024), {80}),
+        ((6000, 48, 8192), set()),  # 94 tiles of 64 rows: one round
+        ((10560, 80, 2560), set()),
+        ((4096, 4096, 4096), set()),
+        ((64, 7168, 8192), set()),
+    ],
+)
+def test_tiles_of_fewer_rows_than_are_multiplied_are_for_tall_and_narrow_products(
+    shape: tuple[int, int, int], heights: set[int]
+) -> None:
+    """Where the multiprocessor with most rows has fewer of them than with tiles of 64 or 128, and nowhere else."""
+    problem = Problem(*shape, "bf16", "nt")
+    offered = enumerate_space(wgmma(), {**modelled("h200").names(), **problem.names()})
+    assert {int(rows) for rows in offered.columns["rows_loaded"] if rows > 64} == heights

@@ -28,6 +28,11 @@ def header(name: str) -> str:
     return text
 
 
+def program() -> list[str]:
+    before, after = on_cpu("stores").split("// headers\n")
+    return [on_cpu("wide_loads"), before, *map(header, HEADERS), after]
+
+
 @needs_compiler
 @pytest.mark.parametrize("apart", [1, 2, 4, 8])
 def test_every_element_of_a_tile_is_written_where_it_belongs(apart: int, tmp_path: Path) -> None:
@@ -42,5 +47,23 @@ def test_every_element_of_a_tile_is_written_where_it_belongs(apart: int, tmp_pat
         calls += [f"by_windows<{order}, {64 * tiles}>(131, {129 + 2 * tiles}, 0, 0, 0)"]
         calls += [f"by_windows<{order}, {64 * tiles}>(149, 219, 2, 128, 128)", f"by_pairs<{order}>(141, 131, 0, 0, 0)"]
     calls += [f"in_slices<{apart}>({m}, {n}, {gap}, 3)" for m, n, gap in ((128, 128, 0), (61, 99, 1))]
-    before, after = on_cpu("stores").split("// headers\n")
-    run_calls([on_cpu("wide_loads"), before, *map(header, HEADERS), after], calls, tmp_path)
+    run_calls(program(), calls, tmp_path)
+
+
+@needs_compiler
+def test_rows_behind_a_tile_s_last_one_are_not_written(tmp_path: Path) -> None:
+    """They belong to the next tile; the tile ends within a warp's strips, or with all strips of some warps."""
+    calls = []
+    for height in (80, 96, 112):
+        for tiles in (1, 2):
+            order, of_height = f"1, {tiles}", f"height = {height}, "
+            calls += [
+                f"{of_height}by_rows<{order}>(300, 136, 0, 80, 128)",
+                f"{of_height}by_rows<{order}, float>(85, 140, 8, 0, 0)",
+            ]
+            calls += [
+                f"{of_height}by_windows<{order}, 64>(300, 131, 0, 96, 0)",
+                f"{of_height}by_pairs<{order}>(300, 131, 0, 112, 0)",
+            ]
+        calls += [f"height = {height}, directly<1, 1>(300, 128, 0, 80, 0)"]
+    run_calls(program(), calls, tmp_path)

@@ -69,19 +69,21 @@ class Walker:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def walk(self, cluster: tuple[int, int], grid: int, *, m: int, n: int, k: int, **more: int) -> list[Piece]:
+    def walk(
+        self, cluster: tuple[int, int], grid: int, *, m: int, n: int, k: int, height: int = 128, **more: int
+    ) -> list[Piece]:
         values = {"batch": 1, "split_k": 1, "raster_group": 1, "stream_k": 0, **more}
         order = ("batch", "split_k", "raster_group", "stream_k")
-        program = self._program(cluster)
+        program = self._program(cluster, height)
         numbers = [m, n, k, *(values[name] for name in order), grid]
         output = subprocess.run([program, *map(str, numbers)], check=True, capture_output=True, text=True).stdout
         return [Piece(*map(int, line.split())) for line in output.splitlines()]
 
-    def _program(self, cluster: tuple[int, int]) -> Path:
-        program = self._folder / f"walk{cluster[0]}x{cluster[1]}"
+    def _program(self, cluster: tuple[int, int], height: int) -> Path:
+        program = self._folder / f"walk{cluster[0]}x{cluster[1]}x{height}"
         if not program.exists():
             headers = "".join((INCLUDE / name).read_text() for name in ("common.cuh", "kernels/wgmma_walk.cuh"))
-            using = f"using Walk = kt::WgmmaWalk<128, 64, 32, {cluster[0]}, {cluster[1]}>;"
+            using = f"using Walk = kt::WgmmaWalk<{height}, 64, 32, {cluster[0]}, {cluster[1]}>;"
             source = program.with_suffix(".cpp")
             source.write_text(SHIM + headers + using + MAIN)
             subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-o", program, source], check=True)
@@ -127,6 +129,18 @@ def test_every_step_of_every_tile_is_computed_once(
     batches, steps = range(problem.get("batch", 1)), range(up(problem["k"], 32) // 32)
     assert seen == Counter((m, n, batch, step) for m in rows for n in columns for batch in batches for step in steps)
     assert {one.tile for one in pieces} == {(m, n, batch) for m in rows for n in columns for batch in batches}
+
+
+@pytest.mark.parametrize("height", [80, 96, 112])
+@pytest.mark.parametrize(("cluster", "grid"), [((1, 1), 106), ((2, 1), 106), ((1, 1), 132)])
+def test_every_row_is_of_one_tile_whatever_its_height(
+    walker: Walker, height: int, cluster: tuple[int, int], grid: int
+) -> None:
+    """Tiles of fewer rows than are multiplied follow each other without a gap, in each batch."""
+    pieces = walker.walk(cluster, grid, m=8457, n=35, k=96, batch=2, raster_group=8, height=height)
+    rows = range(0, up(8457, height * cluster[0]), height)
+    assert Counter(one.tile for one in pieces) == Counter((m, 0, batch) for m in rows for batch in range(2))
+    assert {(one.first_step, one.steps, one.one_row) for one in pieces} == {(0, 3, 0)}
 
 
 @pytest.mark.parametrize(("cluster", "grid", "problem"), PROBLEMS)

@@ -45,7 +45,8 @@ class WgmmaConsumer {
       } else {
         multiply_in(typename Traits::Loops{}, args, sum, ring, steps);
       }
-      if (Traits::CLASSES > 1 || Traits::kShifted) {  // no steps are shared: collecting pieces would take registers
+      // No steps are shared of these: collecting pieces would take registers, and parked strips are those of whole tiles.
+      if (Traits::CLASSES > 1 || Traits::kShifted || Traits::kCut) {
         write(args, map_c, sum, tile);
       } else if (tile.ends) {
         collect(args, sum, tile.first_block);
@@ -342,6 +343,8 @@ class WgmmaConsumer {
   __device__ __forceinline__ int first_row() const {
     return (Traits::PING_PONG ? 0 : consumer_ * (64 * Traits::kTilesM)) + warp_ * kStripRows;
   }
+  // Whether this warp's i-th strip is of the tile, or lies behind its last row.
+  __device__ __forceinline__ bool is_of_tile(int i) const { return first_row() + 64 * i < Traits::kHeight; }
   __device__ __forceinline__ int first_written_row() const {
     return Traits::kShifted ? Traits::StripRows::first(first_row() / kStripRows) : first_row();
   }
@@ -401,10 +404,16 @@ class WgmmaConsumer {
   __device__ __forceinline__ void write_strips(WgmmaForms<Store>, const GemmArguments& args, const TensorMap& map_c,
                                                const typename Traits::Sums& sum, const WgmmaTile& tile) const {
     const int place = consumer_ * 4 + warp_, row = tile.m + first_written_row();
+    if constexpr (Traits::kCut) {
+      if (!is_of_tile(0)) return;
+    }
     if constexpr (Store::STORE == 16) {
       if (by_tma_) {
 #pragma unroll
         for (int i = 0; i < Traits::kTilesM; ++i) {
+          if constexpr (Traits::kCut) {
+            if (!is_of_tile(i)) continue;
+          }
           const unsigned staging = shared_.staging(place);
           if constexpr (Store::kDirect) {
             Store::DirectStore::store(args, staging, sum[i], alpha_, row + Traits::StripRows::after(i), tile.n, tile.batch);
@@ -415,7 +424,7 @@ class WgmmaConsumer {
         return;
       }
     }
-    if (Traits::CLASSES == 1 && args.split_k > 1) {
+    if (Traits::CLASSES == 1 && !Traits::kCut && args.split_k > 1) {
       if (tile.m >= args.m || tile.n >= args.n) return;  // a cluster's tiles may lie outside
       void* const slices = typename Traits::Space(args).template slices<TAcc>();
       const long long part = (long long)tile.slice * args.batch + tile.batch;
@@ -426,7 +435,8 @@ class WgmmaConsumer {
     }
     TAcc* const staged = static_cast<TAcc*>(__cvta_shared_to_generic(shared_.staging(place)));
     // What TMA could write comes here only to have beta times C added.
-    const auto to_c = output_c<TAcc, TOut, Store::STORE, Store::STORE == 16>(args, tile.batch);
+    auto to_c = output_c<TAcc, TOut, Store::STORE, Store::STORE == 16>(args, tile.batch);
+    if constexpr (Traits::kCut) to_c.m = min_of(to_c.m, tile.m + Traits::kHeight);
     if constexpr (Store::STORE < 16) {
       Store::WindowStore::store(to_c, sum, row, tile.n - Traits::Classes::kFirst);
     } else {

@@ -45,6 +45,9 @@ struct WgmmaTraits {
   // Where C has a few rows, only so many of A's are loaded. wgmma takes what follows them in the stage for the others,
   // whose results are not written.
   static constexpr int LOADED_M = LOADED_M_;
+  // Rows of C of a tile. With more than 64 rows loaded of 128 that are multiplied, the next tile begins where they end.
+  static constexpr int kHeight = LOADED_M > 64 ? LOADED_M : BLOCK_M;
+  static constexpr bool kCut = kHeight < BLOCK_M;
   // Rows of A in classes come to wgmma from registers, shifted there: see wgmma_shifted.cuh.
   static constexpr int A_CLASSES = A_CLASSES_;
   static constexpr bool kShifted = A_CLASSES > 1;
@@ -67,7 +70,7 @@ struct WgmmaTraits {
   static constexpr int CLASSES = CLASSES_;
   using Classes = WgmmaClasses<CLASSES>;
   static constexpr int kWidth = BLOCK_N - Classes::kLost;
-  using Walk = WgmmaWalk<BLOCK_M, kWidth, BLOCK_K, CLUSTER_M, CLUSTER_N, CLASSES>;
+  using Walk = WgmmaWalk<kHeight, kWidth, BLOCK_K, CLUSTER_M, CLUSTER_N, CLASSES>;
   // Where one row of tiles is all of C, B is read once: L2 is told that it may leave before all else. Kernels that are
   // for many rows, or have more than one consumer, have no such policy, and no register for it.
   static constexpr bool kMayStreamB = BLOCK_M == 64 && CONSUMERS == 1 && CLUSTER_M == 1 && CLASSES == 1;
@@ -141,7 +144,10 @@ struct WgmmaTraits {
       (sizeof(TOut) == 2 && CLASSES == 1 && (CLUSTER_M * CLUSTER_N > 1 || !PING_PONG));
 
   static_assert(kRows % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
-  static_assert(LOADED_M == BLOCK_M || (LOADED_M < 64 && BLOCK_M == 64), "rows of one wgmma");
+  static_assert(LOADED_M == BLOCK_M || (LOADED_M < 64 && BLOCK_M == 64) || (LOADED_M > 64 && BLOCK_M == 128),
+                "rows of one wgmma, or of two");
+  static_assert(kHeight % kStripRows == 0, "a warp has whole strips of a tile");
+  static_assert(!kCut || CLASSES == 1, "tiles are cut along one side");
   static_assert(LOADED_M == BLOCK_M || (A_K_MAJOR && !kFromRegisters), "rows of A follow each other");
   static_assert(LOADED_M == BLOCK_M || LOADED_M * 128 + B::kBytes >= BLOCK_M * 128, "wgmma reads within the stage");
   static_assert(!PING_PONG || CONSUMERS == 2, "two consumers take turns");
