@@ -111,18 +111,15 @@ def test_few_rows_of_a_compile(tmp_path: Path) -> None:
 
 
 def test_tiles_of_fewer_rows_than_are_multiplied_compile(tmp_path: Path) -> None:
-    """Of each height, for C that TMA writes and for windows and pairs; nothing spills."""
+    """For C that TMA writes and for windows and pairs; nothing spills."""
     sample = Covering(SPACE, HOPPER)
     problems = [
         Problem(8457, 35, 2560, "bf16", "nn"),
         Problem(8457, 48, 2560, "fp16", "nt"),
         Problem(8457, 35, 2560, "tf32", "nn"),
     ]
-    heights = [(problem, rows) for problem in problems for rows in (80, 96, 112)]
-    cases = [
-        (config, problem) for problem, rows in heights for config in sample.choose(problem, 1, {"rows_loaded": rows})
-    ]
-    assert len(cases) == len(heights)
+    cases = [(config, problem) for problem in problems for config in sample.choose(problem, 2, {"rows_loaded": 96})]
+    assert len(cases) == 2 * len(problems)
     assert faults(compiled(cases, tmp_path)) == {}
 
 

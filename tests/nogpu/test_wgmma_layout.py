@@ -130,11 +130,11 @@ FEW_ROWS = [
 
 # Tiles of fewer rows of C than are multiplied; the last panel of A has no more behind it than B's bytes.
 HEIGHTS = [
-    ("bf16", "nt", choices(tile_n=48, rows_loaded=80, stages=8)),
-    ("bf16", "nn", choices(tile_n=48, rows_loaded=80, tile_k_bytes=256, stages=5, consumers=1)),
+    ("bf16", "nt", choices(tile_n=48, rows_loaded=96, stages=8)),
+    ("bf16", "nn", choices(tile_n=48, rows_loaded=96, tile_k_bytes=256, stages=5, consumers=1)),
     ("bf16", "nn", choices(tile_n=32, rows_loaded=96, stages=8, schedule="pingpong")),
-    ("bf16", "nt", choices(tile_n=16, rows_loaded=112, stages=8)),
-    ("tf32", "nn", choices(tile_n=48, rows_loaded=80, stages=8, cluster_m=2, pack_b=1)),
+    ("bf16", "nt", choices(tile_n=32, rows_loaded=96, stages=8)),
+    ("tf32", "nn", choices(tile_n=48, rows_loaded=96, stages=8, cluster_m=2, pack_b=1)),
     ("int8", "nt", choices(tile_n=32, rows_loaded=96, stages=8, cluster_n=2)),
 ]
 

@@ -58,20 +58,19 @@ def test_what_has_won_is_still_offered(table: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "heights"),
+    ("shape", "offered"),
     [
-        ((8457, 35, 2560), {80, 96, 112}),  # 106 tiles of 80 rows, 133 of 64: a second round for one of them
-        ((20000, 32, 1024), {80}),
-        ((6000, 48, 8192), set()),  # 94 tiles of 64 rows: one round
-        ((10560, 80, 2560), set()),
-        ((4096, 4096, 4096), set()),
-        ((64, 7168, 8192), set()),
+        ((8457, 35, 2560), True),
+        ((6000, 48, 8192), True),
+        ((3000, 48, 8192), False),  # 32 tiles for 132 multiprocessors
+        ((10560, 80, 2560), False),
+        ((4096, 4096, 4096), False),
+        ((64, 7168, 8192), False),
     ],
 )
 def test_tiles_of_fewer_rows_than_are_multiplied_are_for_tall_and_narrow_products(
-    shape: tuple[int, int, int], heights: set[int]
+    shape: tuple[int, int, int], offered: bool
 ) -> None:
-    """Where the multiprocessor with most rows has fewer of them than with tiles of 64 or 128, and nowhere else."""
     problem = Problem(*shape, "bf16", "nt")
-    offered = enumerate_space(wgmma(), {**modelled("h200").names(), **problem.names()})
-    assert {int(rows) for rows in offered.columns["rows_loaded"] if rows > 64} == heights
+    found = enumerate_space(wgmma(), {**modelled("h200").names(), **problem.names()})
+    assert bool((found.columns["rows_loaded"] > 64).any()) == offered
