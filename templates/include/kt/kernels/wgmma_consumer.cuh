@@ -21,6 +21,8 @@ class WgmmaConsumer {
     if constexpr (Traits::kEarly) wait_for_earlier_grids();
     RingPlace<Traits::STAGES> ring;
     RingPlace<kTilesAhead> places;
+    typename Traits::Sums held;
+    if constexpr (kOldPtxas) clear(held);
     for (int number = 0;; ++number, places.advance()) {
       const WgmmaTile& told = *shared_.tile(places.stage);
       ptx::mbarrier_wait(shared_.told(places.stage), places.phase);
@@ -33,7 +35,8 @@ class WgmmaConsumer {
         ring.skip(steps);
         continue;
       }
-      typename Traits::Sums sum;
+      typename Traits::Sums fresh;
+      auto& sum = kOldPtxas ? held : fresh;
       if constexpr (Traits::kShares) clear(sum);  // else each loop would define them, and ptxas wait for every product
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
       if constexpr (Traits::CLASSES > 1) {

@@ -4,6 +4,10 @@ namespace kt {
 
 constexpr int kWarpgroup = 128;
 
+// CUDA 12.8 and older: where sums have no value before the first product, ptxas makes one between products, and waits for every
+// product. So it is given the sums of the tile before.
+constexpr bool kOldPtxas = __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1209;
+
 // Shared memory that the blocks of a multiprocessor of sm_90 have between them, and what the system takes of each.
 constexpr int kSharedOfSm = 233472, kSharedOfSystem = 1024;
 // Of a block besides stages and what C is staged in: up to 1008 bytes of alignment, and barriers.
