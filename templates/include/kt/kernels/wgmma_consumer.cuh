@@ -9,11 +9,10 @@ class WgmmaConsumer {
   using TOut = typename Traits::TOut;
   using Strips = typename Traits::Strips;
 
-  // What is computed of doubles is computed before there is anything to wait for. `by_tma_` is in a register of the warp:
-  // lanes have none for it beside the sums of large tiles.
+  // What is computed of doubles is computed before there is anything to wait for.
   __device__ __forceinline__ WgmmaConsumer(const GemmArguments& args, const WgmmaShared<Traits>& shared, int consumer)
       : shared_(shared), consumer_(consumer), warp_(__shfl_sync(~0u, int(threadIdx.x) / 32 % 4, 0)),
-        by_tma_(Traits::kAlignedC ? same(int(TAcc(args.beta) == TAcc(0) && args.split_k == 1)) : 0),
+        by_tma_(Traits::kAlignedC ? kept(int(TAcc(args.beta) == TAcc(0) && args.split_k == 1)) : 0),
         alpha_(ptx::computed_here(TAcc(args.alpha))) {}
 
   __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c) {
@@ -61,6 +60,11 @@ class WgmmaConsumer {
   }
 
  private:
+  // In a register of the warp, where lanes have none for it beside the sums of large tiles.
+  __device__ __forceinline__ static int kept(int flag) {
+    return Traits::kSlicesAreBatches ? same(flag) : ptx::computed_here(flag);
+  }
+
   // The warp has read what it was told of a tile.
   __device__ __forceinline__ void know(int place) const {
     __syncwarp();

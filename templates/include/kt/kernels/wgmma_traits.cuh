@@ -138,8 +138,9 @@ struct WgmmaTraits {
   // Slice s of batch b may as well be called batch s * batches + b: nobody asks for the batch of a slice. Consumers are then
   // told of no slices. Which form leaves registers to spare was found by compiling.
   static constexpr bool kSlicesAreBatches =
-      kFed || STORE == 16 || (PING_PONG && B_K_MAJOR && !Space_::PACK_A && !Space_::PACK_B) ||
-      (sizeof(TOut) == 2 && CLASSES == 1 && (CLUSTER_M * CLUSTER_N > 1 || !PING_PONG));
+      kFed || (STORE == 16 && !(PING_PONG && CLUSTER_M > 1)) ||
+      (PING_PONG && B_K_MAJOR && STORE < 16 && !Space_::PACK_A && !Space_::PACK_B) ||
+      (STORE < 16 && sizeof(TOut) == 2 && CLASSES == 1 && (CLUSTER_M * CLUSTER_N > 1 || !PING_PONG));
 
   static_assert(kRows % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(LOADED_M == BLOCK_M || (LOADED_M < 64 && BLOCK_M == 64), "rows of one wgmma");
