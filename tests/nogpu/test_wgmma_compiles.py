@@ -167,6 +167,7 @@ def test_large_tiles_that_win_under_load_do_not_spill(tmp_path: Path) -> None:
         {"tile_n": 144, "stages": 6, **pingpong},
         {"tile_n": 160, "stages": 5, "cluster_n": 2, **pingpong},
         {"tile_n": 176, "stages": 5, **pingpong},
+        {"tile_n": 176, "stages": 5, "cluster_m": 2, **pingpong},
         {"tile_n": 192, "stages": 5, "cluster_n": 2, **pingpong},
         {"tile_m": 192, "tile_n": 112, "stages": 5, **pingpong},
         {"tile_m": 192, "tile_n": 128, "stages": 5, **pingpong},

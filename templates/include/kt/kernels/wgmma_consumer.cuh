@@ -9,11 +9,10 @@ class WgmmaConsumer {
   using TOut = typename Traits::TOut;
   using Strips = typename Traits::Strips;
 
-  // What is computed of doubles is computed before there is anything to wait for. `by_tma_` is in a register of the warp:
-  // lanes have none for it beside the sums of large tiles.
+  // What is computed of doubles is computed before there is anything to wait for.
   __device__ __forceinline__ WgmmaConsumer(const GemmArguments& args, const WgmmaShared<Traits>& shared, int consumer)
       : shared_(shared), consumer_(consumer), warp_(__shfl_sync(~0u, int(threadIdx.x) / 32 % 4, 0)),
-        by_tma_(Traits::kAlignedC ? same(int(TAcc(args.beta) == TAcc(0) && args.split_k == 1)) : 0),
+        by_tma_(Traits::kAlignedC ? kept(int(TAcc(args.beta) == TAcc(0) && args.split_k == 1)) : 0),
         alpha_(ptx::computed_here(TAcc(args.alpha))) {}
 
   __device__ __forceinline__ void run(const GemmArguments& args, const TensorMap& map_c) {
@@ -21,6 +20,8 @@ class WgmmaConsumer {
     if constexpr (Traits::kEarly) wait_for_earlier_grids();
     RingPlace<Traits::STAGES> ring;
     RingPlace<kTilesAhead> places;
+    typename Traits::Sums held;
+    if constexpr (kOldPtxas) clear(held);
     for (int number = 0;; ++number, places.advance()) {
       const WgmmaTile& told = *shared_.tile(places.stage);
       ptx::mbarrier_wait(shared_.told(places.stage), places.phase);
@@ -33,8 +34,9 @@ class WgmmaConsumer {
         ring.skip(steps);
         continue;
       }
-      typename Traits::Sums sum;
-      if constexpr (kClearsFirst) clear(sum);
+      typename Traits::Sums fresh;
+      auto& sum = kOldPtxas ? held : fresh;
+      if constexpr (Traits::kShares) clear(sum);  // else each loop would define them, and ptxas wait for every product
       if constexpr (Traits::PING_PONG) ptx::mbarrier_wait(shared_.turn(consumer_), (number / 2 + 1 + consumer_) % 2);
       if constexpr (Traits::CLASSES > 1) {
         multiply_classes(sum, ring, Traits::Classes::template steps<Traits::BLOCK_K>(args.k));
@@ -59,9 +61,10 @@ class WgmmaConsumer {
   }
 
  private:
-  // Sums get a value before a loop defines them: each of several loops would, and where there is none before, ptxas of CUDA
-  // 12.8 and older makes one between products. It would wait for every product then.
-  static constexpr bool kClearsFirst = Traits::kShares || kOldPtxas;
+  // In a register of the warp, where lanes have none for it beside the sums of large tiles.
+  __device__ __forceinline__ static int kept(int flag) {
+    return Traits::kSlicesAreBatches ? same(flag) : ptx::computed_here(flag);
+  }
 
   // The warp has read what it was told of a tile.
   __device__ __forceinline__ void know(int place) const {
@@ -286,7 +289,7 @@ class WgmmaConsumer {
     }
     ptx::wgmma_wait<0>();
     if (steps > 0) give_back(before);
-    if (!kClearsFirst && steps == 0) clear(sum);
+    if (!Traits::kShares && steps == 0) clear(sum);
   }
 
   // Lets the blocks that copy into this stage overwrite it: a lane of another warp signals each of them.

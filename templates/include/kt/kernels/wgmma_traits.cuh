@@ -4,7 +4,8 @@ namespace kt {
 
 constexpr int kWarpgroup = 128;
 
-// Of CUDA 12.8 and older: see wgmma_consumer.cuh.
+// CUDA 12.8 and older: where sums have no value before the first product, ptxas makes one between products, and waits for every
+// product. So it is given the sums of the tile before.
 constexpr bool kOldPtxas = __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1209;
 
 // Shared memory that the blocks of a multiprocessor of sm_90 have between them, and what the system takes of each.
@@ -140,8 +141,9 @@ struct WgmmaTraits {
   // Slice s of batch b may as well be called batch s * batches + b: nobody asks for the batch of a slice. Consumers are then
   // told of no slices. Which form leaves registers to spare was found by compiling.
   static constexpr bool kSlicesAreBatches =
-      kFed || STORE == 16 || (PING_PONG && B_K_MAJOR && !Space_::PACK_A && !Space_::PACK_B) ||
-      (sizeof(TOut) == 2 && CLASSES == 1 && (CLUSTER_M * CLUSTER_N > 1 || !PING_PONG));
+      kFed || (STORE == 16 && !(PING_PONG && CLUSTER_M > 1)) ||
+      (PING_PONG && B_K_MAJOR && STORE < 16 && !Space_::PACK_A && !Space_::PACK_B) ||
+      (STORE < 16 && sizeof(TOut) == 2 && CLASSES == 1 && (CLUSTER_M * CLUSTER_N > 1 || !PING_PONG));
 
   static_assert(kRows % (64 * kSharers) == 0, "a consumer multiplies whole 64 rows");
   static_assert(LOADED_M == BLOCK_M || (LOADED_M < 64 && BLOCK_M == 64) || (LOADED_M > 64 && BLOCK_M == 128),
