@@ -30,9 +30,11 @@ __all__ = [
 
 FIRST_FINALISTS = 8
 MOST_FINALISTS = 16
+OF_A_KIND = 2  # finalists that take turns alike and share steps or do not, at least
 OF_A_STRUCTURE = 2  # finalists besides the first that cut the problem up alike
 FURTHER_BELOW_US = 200_000.0  # further ones enter while one run of each takes no longer than this
 WITHIN = 1.08  # a finalist's screened time is at most this much above the best: beyond the noise of one screening
+WITHIN_OF_A_KIND = 1.15  # and that of a kind which has none yet: by so much may load change the order of kinds
 
 
 def finalists(
@@ -42,21 +44,45 @@ def finalists(
 
     A screening takes milliseconds after a pause. Under load a GPU lowers its clock to keep within its power, for one
     kernel more than for another, so that the order of those that are close can be another one there. Those that cut the
-    problem up alike need about the same power. So the first few are followed by the best of other structures; by fewer
-    if they run for long, for each runs about ten times, and tens of milliseconds are a load in the screening already.
+    problem up alike need about the same power. So the first few are followed by the best of other kinds, and then of
+    other structures; by fewer if they run for long, for each runs about ten times, and tens of milliseconds are a load
+    in the screening already.
     """
     running = [trial for trial in timed if trial.number not in dropped]
-    close = [trial for trial in running if _time(trial) <= WITHIN * _time(running[0])]
-    structure = structures([trial.number for trial in close])
+    near, close = _within(WITHIN_OF_A_KIND, running), _within(WITHIN, running)
+    structure = structures([trial.number for trial in near])
     chosen = close[:FIRST_FINALISTS]
-    alike = Counter(structure[trial.number] for trial in chosen)
-    for trial in close[FIRST_FINALISTS:]:
-        of_it = structure[trial.number]
+    for trial in [*_of_other_kinds(near, chosen), *close]:
+        alike = sum(structure[other.number] == structure[trial.number] for other in chosen)
         fits = len(chosen) < MOST_FINALISTS and sum(map(_time, [*chosen, trial])) <= FURTHER_BELOW_US
-        if alike[of_it] < OF_A_STRUCTURE and fits:
-            alike[of_it] += 1
+        if trial not in chosen and alike < OF_A_STRUCTURE and fits:
             chosen.append(trial)
-    return chosen
+    return sorted(chosen, key=_time)
+
+
+def _within(factor: float, running: Sequence[Trial]) -> list[Trial]:
+    return [trial for trial in running if _time(trial) <= factor * _time(running[0])]
+
+
+def _of_other_kinds(near: Sequence[Trial], chosen: Sequence[Trial]) -> list[Trial]:
+    """The fastest of each kind that has fewer than `OF_A_KIND` finalists, as many as it lacks.
+
+    On an H200 kernels whose consumers take turns slow down less under load than others, by up to a tenth, and so come
+    late in the screening; most so where they share the last steps.
+    """
+    of_kind = Counter(map(_kind, chosen))
+    further = []
+    for trial in near:
+        if trial not in chosen and of_kind[_kind(trial)] < OF_A_KIND:
+            of_kind[_kind(trial)] += 1
+            further.append(trial)
+    return further
+
+
+def _kind(trial: Trial) -> tuple[object, object]:
+    """What decides, besides the tile, how much a kernel slows down under load; the same for all of most families."""
+    choices = trial.config.as_dict()
+    return choices.get("schedule"), choices.get("stream_k")
 
 
 def pick(refined: Mapping[str, Measurement], ties: Sequence[str], trials: Mapping[str, Trial]) -> list[Trial]:

@@ -7,11 +7,27 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from kt.tuner.winner import FIRST_FINALISTS, FURTHER_BELOW_US, MOST_FINALISTS, OF_A_STRUCTURE, WITHIN, finalists
+from kt.search_spaces.space import Config
+from kt.tuner.winner import (
+    FIRST_FINALISTS,
+    FURTHER_BELOW_US,
+    MOST_FINALISTS,
+    OF_A_KIND,
+    OF_A_STRUCTURE,
+    WITHIN,
+    WITHIN_OF_A_KIND,
+    finalists,
+)
 
 
-def trials(*times: float) -> list[Any]:
-    return [SimpleNamespace(number=number, time_us=time_us) for number, time_us in enumerate(times)]
+def trials(*times: float, schedules: Sequence[str] = ()) -> list[Any]:
+    """In the order of their times; `schedules`: those of the first ones, the others are cooperative."""
+    all_schedules = [*schedules, *["cooperative"] * (len(times) - len(schedules))]
+    configs = [Config("wgmma", (("schedule", schedule),), (("stream_k", 0),)) for schedule in all_schedules]
+    return [
+        SimpleNamespace(number=number, time_us=time_us, config=config)
+        for number, (time_us, config) in enumerate(zip(times, configs, strict=True))
+    ]
 
 
 def by_tens(numbers: Sequence[int]) -> dict[int, int]:
@@ -37,3 +53,22 @@ def test_long_kernels_have_fewer_finalists() -> None:
 def test_who_is_far_behind_or_has_failed_stays_out() -> None:
     chosen = finalists(trials(90.0, 100.0, 100.0 * WITHIN, 100.0 * WITHIN + 1), {0}, by_tens)
     assert [trial.number for trial in chosen] == [1, 2]
+
+
+def test_a_kind_that_the_screening_puts_behind_enters_all_the_same() -> None:
+    """By its best few, before others of the kinds that are there; not if it is too far behind, or runs too long."""
+    schedules = ["cooperative"] * 30 + ["pingpong"] * 5
+    far = 100 * (WITHIN + WITHIN_OF_A_KIND) / 2
+    running = trials(*[100.0] * 30, *[far] * 5, schedules=schedules)
+    chosen = [trial.number for trial in finalists(running, set(), by_tens)]
+    assert [number for number in chosen if number >= 30] == [30, 31][:OF_A_KIND]
+    too_far = trials(*[100.0] * 30, *[100 * WITHIN_OF_A_KIND + 1] * 5, schedules=schedules)
+    assert all(trial.number < 30 for trial in finalists(too_far, set(), by_tens))
+    each = FURTHER_BELOW_US / FIRST_FINALISTS
+    long = trials(*[each] * 30, *[each * far / 100] * 5, schedules=schedules)
+    assert all(trial.number < 30 for trial in finalists(long, set(), by_tens))
+
+
+def test_there_may_be_none() -> None:
+    assert finalists([], set(), by_tens) == []
+    assert finalists(trials(90.0), {0}, by_tens) == []
