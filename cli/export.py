@@ -106,7 +106,7 @@ def export(
     if namespace is not None:
         from kt.export.header import check_namespace
 
-        check_namespace(namespace)
+        check_namespace(namespace, with_kernels=not table_only)
     if ranges and not shapes:
         raise InputError("--range is for the shapes of a file", hint="give --shapes, as to kt tune")
     problems = selected_shapes(shapes, dtype=dtype, ranges=ranges) if shapes else None
