@@ -186,13 +186,16 @@ def _filtered(dtype: str | None, device: str | None) -> str:
 
 def _way(passed_over: Sequence[Entry], *, as_t4: bool, predicted: bool, complete: bool) -> str:
     """What to do about an export that lacks something."""
-    unfinished = any(not entry.best.complete and entry.state in ("partial", "predicted") for entry in passed_over)
-    if complete and unfinished and (predicted or all(entry.state != "predicted" for entry in passed_over)):
-        return "without --complete, winners of searches that have not finished are taken, too"
-    if not predicted and any(entry.state == "predicted" for entry in passed_over):
+    ranked = [entry.best.complete for entry in passed_over if entry.state == "predicted"]
+    partial = any(entry.state == "partial" for entry in passed_over)
+    if not predicted and any(whole or not complete for whole in ranked):
         if as_t4:
             return "T4 has what ran, not what only the model ranked: --json --predicted has that"
         return "--predicted takes what only the model ranked, too"
+    if complete and (partial or (predicted and ranked)):
+        return "without --complete, winners of searches that have not finished are taken, too"
+    if ranked and not as_t4:
+        return "--predicted without --complete takes what only the model ranked, also in part"
     return "`kt show-cache` tells what the cache holds; with --shapes, why a shape has no winner"
 
 

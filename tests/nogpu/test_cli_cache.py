@@ -486,8 +486,10 @@ def test_the_hint_of_an_empty_export_is_a_way_out(kt: Command, own_environment: 
     """Not an option that was given, or that would not help."""
     _fill(own_environment, fresh(512, complete=False, predicted=True, method="model/1"))
     assert "hint: --predicted takes" in kt("export", "--json").err
-    assert "hint: --predicted takes" in kt("export", "--json", "--complete").err
-    assert "hint: without --complete, " in kt("export", "--json", "--complete", "--predicted").err
+    assert "hint: --predicted without --complete takes" in kt("export", "--json", "--complete").err
+    asked = kt("export", "--json", "--complete", "--predicted").err
+    assert "hint: without --complete, " in asked
+    assert ": predicted by a search that did not finish (" in asked, "predictions are taken: that is not why"
     _fill(own_environment, fresh(256, complete=False))
     assert "hint: without --complete, " in kt("export", "--json", "--device", "h200", "--complete", "--predicted").err
     assert kt("export", "--json", "--predicted").code == 0
