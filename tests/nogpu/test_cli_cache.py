@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kt.cache.location import database_path
-from kt.cache.records import BestConfig
+from kt.cache.records import UNSEEN, BestConfig
 from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources, current_spaces
 from kt.devices.device import DeviceIdentity
@@ -716,3 +716,16 @@ def test_a_winner_of_the_built_in_spaces_is_not_stale_for_another(
     states = {one["problem"]["m"]: one["state"] for one in found}
     assert states == {512: "valid", 256: "stale"}, "wgmma has not competed for fp32"
     assert kt("cache", "prune", "--stale", "--space", narrow, "--json").json["winners"] == 1
+
+
+def test_partial_means_the_same_wherever_it_is_asked_for(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """What is listed is what would be removed: unfinished rankings and stale ones too, brief searches not."""
+    unfinished = [fresh(2), fresh(3, method="model/1"), fresh(4, sources={"simt": "old"})]
+    unfinished = [replace(best, complete=False) for best in unfinished]
+    unfinished[1] = replace(unfinished[1], measurement=replace(unfinished[1].measurement, predicted=True))
+    brief = replace(fresh(5), complete=False, provenance={UNSEEN: "1"})
+    _fill(own_environment, fresh(512), *unfinished, brief)
+    listed = kt("show-cache", "--json", "--state", "partial").json["entries"]
+    assert {one["problem"]["m"]: one["state"] for one in listed} == {2: "partial", 3: "predicted", 4: "stale"}
+    assert kt("cache", "prune", "--partial", "--json").json["winners"] == 3
+    assert {one["problem"]["m"] for one in kt("show-cache", "--json").json["entries"]} == {512, 5}
