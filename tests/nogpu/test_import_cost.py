@@ -89,6 +89,16 @@ def test_a_cache_without_winners_is_listed_without_search_spaces(tmp_path: Path,
     assert "kt.search_spaces.loader" not in done.stderr.splitlines()[-1].split()
 
 
+def test_before_it_listens_to_ctrl_c_kt_loads_next_to_nothing(tmp_path: Path) -> None:
+    """What comes earlier is Python's own to deal with, by a traceback."""
+    code = "import sys; before = {*sys.modules}; import kt.__main__; print(*sorted({*sys.modules} - before))"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import contextlib, signal; {code}"], env=_environment(tmp_path),
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["kt", "kt.__main__", "kt.interrupts"]
+
+
 def test_a_run_that_the_cache_answers_imports_no_tuner(
     small_family: tuple[str, ...], tmp_path: Path, kt_process: Callable[..., Any]
 ) -> None:
