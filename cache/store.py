@@ -132,7 +132,7 @@ class Store(OpenFile):
 
     def has_winners(self) -> bool:
         """Whether any is stored, be it readable or not."""
-        return self.read("SELECT EXISTS (SELECT 1 FROM best)")[0][0] == 1
+        return bool(self.read("SELECT 1 FROM best LIMIT 1"))
 
     def unreadable(self) -> dict[int, CacheWarning]:
         """What `stored` passes over, by its row: what cannot be read, and what is not of the expected spaces."""

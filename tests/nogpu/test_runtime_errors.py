@@ -131,7 +131,7 @@ def test_one_shape_is_no_list(shapes: Any) -> None:
 
 def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
     """Sizes that a program has reckoned; they become Python's own, as JSON and keys need them. Its truths are none."""
-    sizes = {"m": np.int64(64), "n": np.uint8(8), "k": np.int32(16), "alpha": np.int64(2)}
+    sizes: dict[str, Any] = {"m": np.int64(64), "n": np.uint8(8), "k": np.int32(16), "alpha": np.int64(2)}
     for shape in (sizes, Problem(**sizes)):
         (found,) = problems_of([shape])
         assert found == Problem(64, 8, 16, alpha=2)
