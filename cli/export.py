@@ -92,6 +92,7 @@ def export(
     from kt.cli.export_kernels import Making, few_kernels, kernels_header
     from kt.cli.left_out import say_passed_over, say_warnings
     from kt.cli.measurements import searches, winners_elsewhere
+    from kt.cli.output import is_stdout
     from kt.cli.target import check_target, files_read
     from kt.export.write_file import write_if_changed
 
@@ -145,22 +146,31 @@ def export(
     silent = quiet or check
     if check and output is not None:
         check_there(output)
-    if header:
-        name = "kt" if namespace is None else namespace
+    name, kernels = "kt" if namespace is None else namespace, 0
+    if header and not table_only:
         made = Making(spaces, folders, folder, quiet=silent, check=check)
-        text = (
-            _table_header(bests, name)
-            if table_only
-            else kernels_header(bests, name, made, elsewhere, few, ranged, unseen)
-        )
+        text, kernels = kernels_header(bests, name, made, elsewhere, few, ranged, unseen)
+    elif header:
+        text = _table_header(bests, name)
     else:
         text = _t4(tried, quiet=silent) if as_t4 else _table(bests, formats[0])
     if check and output is not None:
         check_file(output, text)
         return
-    write_if_changed(output or "-", text)
+    fresh = write_if_changed(output or "-", text)
     if dependencies is not None:
         dependencies.write()
+    if not (quiet or output is None or is_stdout(output)):
+        note(f"{'written' if fresh else 'unchanged'}: {output} ({_contents(bests, kernels, text)})")
+
+
+def _contents(bests: Sequence[BestConfig], kernels: int, text: str) -> str:
+    """How much a file holds."""
+    from kt.cache.key import problem_digest
+
+    shapes = len({problem_digest(best.key.problem) for best in bests})
+    counts = [*([plural(kernels, "kernel")] if kernels else []), plural(shapes, "shape")]
+    return ", ".join([*counts, plural(len(text.encode()), "byte")])
 
 
 def _check_formats(

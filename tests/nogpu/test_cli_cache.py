@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -729,3 +730,19 @@ def test_partial_means_the_same_wherever_it_is_asked_for(kt: Command, own_enviro
     assert {one["problem"]["m"]: one["state"] for one in listed} == {2: "partial", 3: "predicted", 4: "stale"}
     assert kt("cache", "prune", "--partial", "--json").json["winners"] == 3
     assert {one["problem"]["m"] for one in kt("show-cache", "--json").json["entries"]} == {512, 5}
+
+
+def test_what_was_written_is_told(kt: Command, own_environment: Path, fresh: Command, tmp_path: Path) -> None:
+    """In one line, whatever the format; not of standard output, whose reader has the data, and not with --quiet."""
+    _fill(own_environment, fresh(512), fresh(256))
+    file = tmp_path / "out"
+    for options, kernels in (("--json",), ""), (("--header", "--table-only"), ""), (("--header",), r"[0-9]+ kernels, "):
+        command = ("export", *options, "--device", "h200")
+        for word in ("written", "unchanged"):
+            outcome = kt(*command, "-o", file)
+            told = rf"kt: {word}: {re.escape(str(file))} \({kernels}2 shapes, {file.stat().st_size} bytes\)"
+            assert re.fullmatch(told, outcome.err.splitlines()[-1])
+            assert outcome.out == ""
+        assert kt(*command, "-o", file, "-q").err == ""
+        for target in ((), ("-o", "-"), ("-o", "/dev/stdout")):
+            assert "written" not in kt(*command, *target).err
