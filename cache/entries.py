@@ -92,11 +92,13 @@ class Selection:
     """The one entry to use for each problem and device, and the entries that stand behind it.
 
     `preferred`: of those passed over that could be used, by their `id`, the entry that is taken in their place.
+    `unfinished`: the `id` of those that would do, had their search ended by itself.
     """
 
     chosen: list[Entry]
     passed_over: list[Entry]
     preferred: Mapping[int, Entry] = field(default_factory=dict)
+    unfinished: frozenset[int] = frozenset()
 
 
 def select(candidates: Iterable[Entry], *, partial: bool = True, predicted: bool = False) -> Selection:
@@ -106,18 +108,22 @@ def select(candidates: Iterable[Entry], *, partial: bool = True, predicted: bool
         partial: accept winners of searches that did not end by themselves.
         predicted: accept winners that were ranked by the model and never measured.
     """
-    states = ["valid", *(["partial"] if partial else []), *(["predicted"] if predicted else [])]
+    states = ["valid", "partial", *(["predicted"] if predicted else [])]
     usable: dict[tuple[str, DeviceIdentity], list[Entry]] = {}
     passed_over = []
+    unfinished = set()
     for entry in candidates:
-        if entry.state in states and (partial or entry.best.complete):
-            usable.setdefault((problem_digest(entry.best.key.problem), entry.best.key.device), []).append(entry)
-        else:
+        if entry.state not in states:
             passed_over.append(entry)
+        elif not (partial or entry.best.complete):
+            passed_over.append(entry)
+            unfinished.add(entry.id)
+        else:
+            usable.setdefault((problem_digest(entry.best.key.problem), entry.best.key.device), []).append(entry)
     ranked = [sorted(group, key=lambda entry: rank(entry.best)) for group in usable.values()]
     passed_over += [entry for group in ranked for entry in group[1:]]
     preferred = {entry.id: group[0] for group in ranked for entry in group[1:]}
-    return Selection([group[0] for group in ranked], passed_over, preferred)
+    return Selection([group[0] for group in ranked], passed_over, preferred, frozenset(unfinished))
 
 
 def stand_ins(candidates: Iterable[Entry]) -> list[BestConfig]:

@@ -31,7 +31,7 @@ class PruneRule:
     Attributes:
         stale: winners made from other sources than these (family to digest as they are today).
         other_spaces: with `stale`, what is of another space than the one that is asked about stays.
-        partial: winners of searches that did not end by themselves.
+        partial: winners of searches that did not end by themselves, be they measured or predicted, stale or not.
         failed: measurements that ended as a failure, so that they are tried again.
         predicted: what the model ranked and nothing measured.
         older_than: what was stored longer ago.
@@ -159,7 +159,7 @@ def _takes_winner(rule: PruneRule, row: Stored) -> bool:
     return (
         rule.takes_winners
         and (rule.stale is None or _is_stale(rule, rule.stale, best))
-        and not (rule.partial and best.complete)
+        and not (rule.partial and not best.unfinished)
         and not (rule.predicted and not best.measurement.predicted)
         and row.made_at < rule.made_before
         and best.key.device.matches(rule.device)

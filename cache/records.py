@@ -114,6 +114,11 @@ class BestConfig:
     provenance: dict[str, str] = field(default_factory=dict)
 
     @property
+    def unfinished(self) -> bool:
+        """Something ended its search, or its ranking by the model, before its time; a brief one is as long as meant."""
+        return not (self.complete or self.unseen)
+
+    @property
     def unseen(self) -> bool:
         """Nobody has listed the shape: it was searched briefly, to stand for others."""
         return UNSEEN in self.provenance

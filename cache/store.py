@@ -130,6 +130,10 @@ class Store(OpenFile):
                 self.warn(warning)
         return [row for row in judged if isinstance(row, Stored)]
 
+    def has_winners(self) -> bool:
+        """Whether any is stored, be it readable or not."""
+        return bool(self.read("SELECT 1 FROM best LIMIT 1"))
+
     def unreadable(self) -> dict[int, CacheWarning]:
         """What `stored` passes over, by its row: what cannot be read, and what is not of the expected spaces."""
         return {row_id: warning for row_id, warning in self._judged().items() if isinstance(warning, CacheWarning)}

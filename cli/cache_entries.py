@@ -139,7 +139,7 @@ def entry_filter(
     family: str | None = None,
     states: Sequence[str] | None = None,
 ) -> Callable[[Entry], bool]:
-    """Whether an entry meets every filter that was given.
+    """Whether an entry meets every filter that was given; "partial" is asked for as of `kt cache prune --partial`.
 
     Raises:
         InputError: a filter names a format or layout that does not exist.
@@ -152,7 +152,7 @@ def entry_filter(
             of_problem(entry.best.key.problem)
             and family in (None, entry.best.config.family)
             and entry.best.key.device.matches(part)
-            and (not states or entry.state in states)
+            and (not states or entry.state in states or ("partial" in states and entry.best.unfinished))
         )
 
     return keep

@@ -92,6 +92,7 @@ def export(
     from kt.cli.export_kernels import Making, few_kernels, kernels_header
     from kt.cli.left_out import say_passed_over, say_warnings
     from kt.cli.measurements import searches, winners_elsewhere
+    from kt.cli.output import is_stdout
     from kt.cli.target import check_target, files_read
     from kt.export.write_file import write_if_changed
 
@@ -106,7 +107,7 @@ def export(
     if namespace is not None:
         from kt.export.header import check_namespace
 
-        check_namespace(namespace)
+        check_namespace(namespace, with_kernels=not table_only)
     if ranges and not shapes:
         raise InputError("--range is for the shapes of a file", hint="give --shapes, as to kt tune")
     problems = selected_shapes(shapes, dtype=dtype, ranges=ranges) if shapes else None
@@ -145,22 +146,31 @@ def export(
     silent = quiet or check
     if check and output is not None:
         check_there(output)
-    if header:
-        name = "kt" if namespace is None else namespace
+    name, kernels = "kt" if namespace is None else namespace, 0
+    if header and not table_only:
         made = Making(spaces, folders, folder, quiet=silent, check=check)
-        text = (
-            _table_header(bests, name)
-            if table_only
-            else kernels_header(bests, name, made, elsewhere, few, ranged, unseen)
-        )
+        text, kernels = kernels_header(bests, name, made, elsewhere, few, ranged, unseen)
+    elif header:
+        text = _table_header(bests, name)
     else:
         text = _t4(tried, quiet=silent) if as_t4 else _table(bests, formats[0])
     if check and output is not None:
         check_file(output, text)
         return
-    write_if_changed(output or "-", text)
+    fresh = write_if_changed(output or "-", text)
     if dependencies is not None:
         dependencies.write()
+    if not (quiet or output is None or is_stdout(output)):
+        note(f"{'written' if fresh else 'unchanged'}: {output} ({_contents(bests, kernels, text)})")
+
+
+def _contents(bests: Sequence[BestConfig], kernels: int, text: str) -> str:
+    """How much a file holds."""
+    from kt.cache.key import problem_digest
+
+    shapes = len({problem_digest(best.key.problem) for best in bests})
+    counts = [*([plural(kernels, "kernel")] if kernels else []), plural(shapes, "shape")]
+    return ", ".join([*counts, plural(len(text.encode()), "byte")])
 
 
 def _check_formats(
@@ -186,13 +196,16 @@ def _filtered(dtype: str | None, device: str | None) -> str:
 
 def _way(passed_over: Sequence[Entry], *, as_t4: bool, predicted: bool, complete: bool) -> str:
     """What to do about an export that lacks something."""
-    unfinished = any(not entry.best.complete and entry.state in ("partial", "predicted") for entry in passed_over)
-    if complete and unfinished and (predicted or all(entry.state != "predicted" for entry in passed_over)):
-        return "without --complete, winners of searches that have not finished are taken, too"
-    if not predicted and any(entry.state == "predicted" for entry in passed_over):
+    ranked = [entry.best.complete for entry in passed_over if entry.state == "predicted"]
+    partial = any(entry.state == "partial" for entry in passed_over)
+    if not predicted and any(whole or not complete for whole in ranked):
         if as_t4:
             return "T4 has what ran, not what only the model ranked: --json --predicted has that"
         return "--predicted takes what only the model ranked, too"
+    if complete and (partial or (predicted and ranked)):
+        return "without --complete, winners of searches that have not finished are taken, too"
+    if ranked and not as_t4:
+        return "--predicted without --complete takes what only the model ranked, also in part"
     return "`kt show-cache` tells what the cache holds; with --shapes, why a shape has no winner"
 
 

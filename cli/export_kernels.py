@@ -91,8 +91,11 @@ def kernels_header(
     few: Few | None,
     ranged: Sequence[RangedShape] = (),
     unseen: Sequence[BestConfig] = (),
-) -> str:
-    """The header's text; what few kernels lose is told, and what a range loses between the shapes that were tuned."""
+) -> tuple[str, int]:
+    """The header's text and how many kernels it has.
+
+    What few kernels lose is told, and what a range loses between the shapes that were tuned.
+    """
     from kt.export.collect import collect
     from kt.export.kernel_header import kernel_header
 
@@ -102,7 +105,8 @@ def kernels_header(
         known = _few(bests, made, searches, few, ranged, unseen)
     if not made.quiet:
         tell_buckets(known)
-    return kernel_header(known, template_dirs=made.template_dirs, namespace=namespace)
+    text = kernel_header(known, template_dirs=made.template_dirs, namespace=namespace)
+    return text, len(known.kernels.kernels)
 
 
 def _few(

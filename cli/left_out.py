@@ -44,12 +44,18 @@ def _reason(selection: Selection, entry: Entry, *, alone: bool) -> str:
     from kt.cache.ranking import preference
 
     detail = entry.reason if alone or entry.state in ("stale", "other-space") else ""
-    own = f"{entry.state} ({detail})" if detail else entry.state
+    state = "predicted by a search that did not finish" if _is_unfinished_prediction(selection, entry) else entry.state
+    own = f"{state} ({detail})" if detail else state
     taken = selection.preferred.get(entry.id)
     if taken is None:
         return own
     why = f"another winner of this shape is taken, because {preference(taken.best, entry.best)}"
     return why + (f"; this one is {own}" if detail or entry.state not in ("valid", taken.state) else "")
+
+
+def _is_unfinished_prediction(selection: Selection, entry: Entry) -> bool:
+    """Predictions are taken, and this one is not: that it is predicted is no reason."""
+    return entry.state == "predicted" and entry.id in selection.unfinished
 
 
 def say_warnings(warnings: Iterable[CacheWarning], *, quiet: bool, verbose: bool = False) -> None:

@@ -115,12 +115,11 @@ class LineProgress(_Warnings):
         self._candidates: Counter[Problem] = Counter()
         self._comparing = _CountLines("shapes timed with the kernels of the others")
 
-    def run_started(self, shapes: int, cached: int) -> None:
+    def run_started(self, shapes: int, cached: int, unseen: int = 0) -> None:
         self._shapes, self._finished = shapes, cached
+        others = f" and {unseen} that nobody lists" if unseen else ""
         note(
-            f"{plural(shapes, 'shape')}, {cached} of them in the cache"
-            if cached
-            else f"{plural(shapes, 'shape')} to tune"
+            f"{plural(shapes - unseen, 'shape')}{others}{f', {cached} of them in the cache' if cached else ' to tune'}"
         )
 
     def candidate_done(self, problem: Problem, config: Config, measurement: Measurement) -> None:
@@ -157,7 +156,7 @@ class BarProgress(_Silent):
     ) -> None:
         self._bars.stop()
 
-    def run_started(self, shapes: int, cached: int) -> None:
+    def run_started(self, shapes: int, cached: int, unseen: int = 0) -> None:
         self._set("shapes", cached, shapes)
 
     def compiled(self, done: int, total: int) -> None:

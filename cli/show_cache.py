@@ -66,11 +66,13 @@ def show_cache(
 
     inputs.check_ranges(ranges, shapes)
     problems = selected_shapes(shapes, dtype=dtype, layout=layout, ranges=ranges) if shapes else None
-    spaces = current_spaces(space)
+    inputs.check_space(space)
     folders = inputs.check_folders(templates)
-    sources, others = digests(spaces, folders), other_spaces(space, folders)
     keep = entry_filter(dtype=dtype, layout=layout, device=device_filter, family=family, states=state)
     with Store.open(cache_folder(cache_dir), read_only=True, tell=teller(quiet=quiet)) as store:
+        judging = store.has_winners() or space is not None or family is not None  # else no space is asked about
+        spaces = current_spaces(space) if judging else {}
+        sources, others = digests(spaces, folders), other_spaces(space, folders)
         stored = judged_entries(store, sources, spaces, others)
         check_family(family, {*spaces, *(entry.best.config.family for entry in stored)})
         found = [entry for entry in stored if keep(entry)]

@@ -21,7 +21,8 @@ _FAMILIES = re.compile(
     r"(make_)?(u?(char|short|int|long|longlong)|float|double)[1-4](_(16|32)a)?"
     r"|make_cuda\w+|atomic(Add|And|CAS|Dec|Exch|Inc|Max|Min|Or|Sub|Xor)(_block|_system)?|syncthreads_(and|count|or)"
     r"|h2?(ceil|cos|exp|exp10|exp2|floor|log|log10|log2|rcp|rint|rsqrt|sin|sqrt|tanh|tanh_approx|trunc)"
-    r"|(surf|tex)([123]D|Cubemap)\w*|cu(da)?[A-Z]\w*|CU(DA)?(RT)?[a-z_]\w*|CUDA(RT)?(API|_\w+)|CIG_\w+|NVCL_\w+|(NV|nv)_\w+"
+    r"|(surf|tex)([123]D|Cubemap)\w*|cu(da)?[A-Z]\w*|cuuint(32|64)_t"
+    r"|CU(DA)?(RT)?[a-z_]\w*|CUDA(RT)?(API|_\w+)|CIG_\w+|NVCL_\w+|(NV|nv)_\w+"
 )
 
 

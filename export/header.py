@@ -82,8 +82,12 @@ def table_context(winners: Sequence[BestConfig], *, namespace: str, more: object
     }
 
 
-def check_namespace(namespace: str) -> None:
-    """Raises OptionError if `namespace` is no C++ name, or one that cannot be had beside C's and CUDA's headers."""
+def check_namespace(namespace: str, *, with_kernels: bool = False) -> None:
+    """Raises OptionError if `namespace` is no C++ name, or one that cannot be had beside C's and CUDA's headers.
+
+    Args:
+        with_kernels: the header has kernels and launches, whose code would find the namespace in place of CUDA's names.
+    """
     if not re.fullmatch(r"[A-Za-z]\w*(::[A-Za-z]\w*)*", namespace, re.ASCII) or "__" in namespace:
         raise OptionError("namespace", f"{namespace!r} is not a C++ namespace", hint="e.g. --namespace mylib::tuned")
     names = namespace.split("::")
@@ -96,9 +100,12 @@ def check_namespace(namespace: str) -> None:
             raise OptionError("namespace", problem, hint="e.g. --namespace mylib")
     if names[0] in ("std", "main") or is_declared(names[0]) or is_of_cuda(names[0]):
         problem = f"{names[0]!r} is a name of CUDA, of the C++ or C library, or of the program itself"
-        raise OptionError(
-            "namespace", problem, hint=f"put it into a namespace of yours: --namespace mylib::{namespace}"
-        )
+        nested = "tuned" if with_kernels and any(map(is_of_cuda, names)) else namespace
+        raise OptionError("namespace", problem, hint=f"put it into a namespace of yours: --namespace mylib::{nested}")
+    hidden = [name for name in names[1:] if with_kernels and is_of_cuda(name)]
+    if hidden:
+        problem = f"{hidden[0]!r} is a name of CUDA, which the header's kernels and launches could not use in it"
+        raise OptionError("namespace", problem, hint="e.g. --namespace mylib::tuned")
 
 
 def template(name: str) -> Any:

@@ -74,7 +74,7 @@ def render_kernel_header(
 
 def kernel_header(listed: Contents, *, template_dirs: Sequence[Path] = (), namespace: str = "kt") -> str:
     """The text of a header with these contents."""
-    check_namespace(namespace)
+    check_namespace(namespace, with_kernels=True)
     context = _Writer(listed.kernels, tuple(template_dirs), namespace).context()
     context |= {"entry_variants": listed.entries, "generic_variants": listed.generics, **_candidates(listed)}
     context |= _targets(listed)

@@ -1,4 +1,8 @@
-"""The `kt` command, also as `python -m kt`: what may fail before the command line itself is there."""
+"""The `kt` command, also as `python -m kt`: what may fail before the command line itself is there.
+
+Only what `listen` needs is loaded before it. Ctrl-C while Python itself starts (its `site`, the entry script), in the
+first 20 ms or so, is dealt with by Python, as in any program: a traceback or the end by the signal.
+"""
 
 import sys
 

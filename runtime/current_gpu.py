@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kt.errors import InputError, KtError, NoUsableGpu
+from kt.runtime.whole import whole
 from kt.tuner.cuda import CUDA_ERRORS, in_words, runtime
 
 if TYPE_CHECKING:
@@ -41,13 +42,14 @@ def ordinal_of(device: Any) -> int:
             device = int(runtime.getDevice())
         except CUDA_ERRORS as error:
             raise refusal(error, 0) from error
-    if not isinstance(device, int) or isinstance(device, bool):
+    ordinal = whole(device)
+    if ordinal is None:
         raise InputError(
             f"device is {device!r}; it must be the number of a GPU, or None for the current one",
             hint="models have no GPU to load kernels on; kt doctor lists the GPUs",
         )
-    usable_gpu(device)
-    return device
+    usable_gpu(ordinal)
+    return ordinal
 
 
 def refusal(error: Exception, ordinal: int) -> KtError:

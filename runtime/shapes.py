@@ -9,6 +9,7 @@ from typing import Any
 from kt.errors import InputError
 from kt.problems import Problem
 from kt.problems.shape_keys import KEYS, ShapeKey
+from kt.runtime.whole import whole
 
 __all__ = ["Shapes", "problems_of"]
 
@@ -45,10 +46,11 @@ def _problem(place: str, shape: Any) -> Problem:
     missing = [name for name in ("m", "n", "k") if name not in fields]
     if missing:
         raise InputError(f"{place} lacks {', '.join(missing)}", hint=_HINT)
-    for name, value in fields.items():
+    plain = {name: _plain(value) for name, value in fields.items()}
+    for name, value in plain.items():
         _check(f"{place}: {name}", value, KEYS.get(name), 0 if name in _DENSE_BY_ZERO else None)
     try:
-        return shape if isinstance(shape, Problem) else Problem(**fields)
+        return Problem(**plain)
     except InputError as error:
         raise InputError(f"{place}: {error.message}", hint=error.hint) from None
 
@@ -65,6 +67,12 @@ def _check(place: str, value: Any, key: ShapeKey | None, least: int | None) -> N
         lowest = key.least if least is None else least
         if not (_is_number(value, int) and lowest <= value <= key.most):
             raise InputError(f"{place} is {_shown(value)}; it must be a whole number from {lowest} to {key.most}")
+
+
+def _plain(value: Any) -> Any:
+    """Whole numbers as Python's own, which the cache's keys and kernels' arguments are made of; the rest as it is."""
+    number = whole(value)
+    return value if number is None else number
 
 
 def _is_number(value: Any, kinds: Any) -> bool:

@@ -12,8 +12,8 @@ __all__ = ["Observer", "SilentObserver"]
 class Observer(Protocol):
     """Called from the tuning loop; must return at once."""
 
-    def run_started(self, shapes: int, cached: int) -> None:
-        """The run has `shapes` problems, of which `cached` need no work."""
+    def run_started(self, shapes: int, cached: int, unseen: int = 0) -> None:
+        """The run has `shapes` problems, of which `cached` need no work; `unseen` of them stand for others."""
 
     def compiled(self, done: int, total: int) -> None:
         """`done` of `total` compilations of this run have ended."""
@@ -37,7 +37,7 @@ class Observer(Protocol):
 class SilentObserver:
     """Reports nothing."""
 
-    def run_started(self, shapes: int, cached: int) -> None: ...
+    def run_started(self, shapes: int, cached: int, unseen: int = 0) -> None: ...
 
     def compiled(self, done: int, total: int) -> None: ...
 

@@ -88,7 +88,8 @@ def tune(
     clock = Clock(request.budget.seconds)
     results = _look_up(request, store)
     waiting = deque(problem for problem in (*request.problems, *request.unseen) if problem not in results)
-    observer.run_started(len(results) + len(waiting), sum(result.cached for result in results.values()))
+    cached = sum(result.cached for result in results.values())
+    observer.run_started(len(results) + len(waiting), cached, len(request.unseen))
     for problem, result in results.items():
         if not result.cached:
             observer.shape_finished(problem, None, result.failure)

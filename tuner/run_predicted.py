@@ -54,12 +54,12 @@ class PredictedRun:
     _current: ShapeRun | None = None
 
     def next_shape(self) -> ShapeResult:
-        """Rank the candidates of the first waiting problem."""
+        """Rank the candidates of the first waiting problem, if there is time: to enumerate them takes some, too."""
         for problem in list(self.waiting)[:AHEAD]:
-            if problem not in self._planned:
+            if problem not in self._planned and self.clock.left > 0:
                 self._planned[problem] = plan_shape(self.request, self.recorder, self.compilation, problem)
         problem = self.waiting.popleft()
-        shape = self._planned.pop(problem)
+        shape = self._planned.pop(problem, None) or _too_late()
         try:
             return self._rank(problem, shape)
         except ShapeFailed as failed:
@@ -87,7 +87,7 @@ class PredictedRun:
         if isinstance(shape, ShapeFailed):
             raise shape
         if self.clock.left <= 0:
-            raise ShapeFailed("the budget ended before this shape", untuned=True)
+            raise _too_late()
         self._current = shape
         self.recorder.observer.shape_started(problem, shape.search.likely)
         self._work(shape)
@@ -134,6 +134,10 @@ class PredictedRun:
         fastest_first = sorted(finals, key=lambda name: (order[name], name))
         ordered = {name: replace(finals[name], time_us=order[name]) for name in fastest_first}
         return Decision(pick(ordered, ties, trials), finals)
+
+
+def _too_late() -> ShapeFailed:
+    return ShapeFailed("the budget ended before this shape", untuned=True)
 
 
 def _registers(trial: Trial) -> int | None:

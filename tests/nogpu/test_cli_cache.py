@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from kt.cache.location import database_path
-from kt.cache.records import BestConfig
+from kt.cache.records import UNSEEN, BestConfig
 from kt.cache.store import Store
 from kt.cli.cache_entries import current_sources, current_spaces
 from kt.devices.device import DeviceIdentity
@@ -486,8 +487,10 @@ def test_the_hint_of_an_empty_export_is_a_way_out(kt: Command, own_environment: 
     """Not an option that was given, or that would not help."""
     _fill(own_environment, fresh(512, complete=False, predicted=True, method="model/1"))
     assert "hint: --predicted takes" in kt("export", "--json").err
-    assert "hint: --predicted takes" in kt("export", "--json", "--complete").err
-    assert "hint: without --complete, " in kt("export", "--json", "--complete", "--predicted").err
+    assert "hint: --predicted without --complete takes" in kt("export", "--json", "--complete").err
+    asked = kt("export", "--json", "--complete", "--predicted").err
+    assert "hint: without --complete, " in asked
+    assert ": predicted by a search that did not finish (" in asked, "predictions are taken: that is not why"
     _fill(own_environment, fresh(256, complete=False))
     assert "hint: without --complete, " in kt("export", "--json", "--device", "h200", "--complete", "--predicted").err
     assert kt("export", "--json", "--predicted").code == 0
@@ -714,3 +717,32 @@ def test_a_winner_of_the_built_in_spaces_is_not_stale_for_another(
     states = {one["problem"]["m"]: one["state"] for one in found}
     assert states == {512: "valid", 256: "stale"}, "wgmma has not competed for fp32"
     assert kt("cache", "prune", "--stale", "--space", narrow, "--json").json["winners"] == 1
+
+
+def test_partial_means_the_same_wherever_it_is_asked_for(kt: Command, own_environment: Path, fresh: Command) -> None:
+    """What is listed is what would be removed: unfinished rankings and stale ones too, brief searches not."""
+    unfinished = [fresh(2), fresh(3, method="model/1"), fresh(4, sources={"simt": "old"})]
+    unfinished = [replace(best, complete=False) for best in unfinished]
+    unfinished[1] = replace(unfinished[1], measurement=replace(unfinished[1].measurement, predicted=True))
+    brief = replace(fresh(5), complete=False, provenance={UNSEEN: "1"})
+    _fill(own_environment, fresh(512), *unfinished, brief)
+    listed = kt("show-cache", "--json", "--state", "partial").json["entries"]
+    assert {one["problem"]["m"]: one["state"] for one in listed} == {2: "partial", 3: "predicted", 4: "stale"}
+    assert kt("cache", "prune", "--partial", "--json").json["winners"] == 3
+    assert {one["problem"]["m"] for one in kt("show-cache", "--json").json["entries"]} == {512, 5}
+
+
+def test_what_was_written_is_told(kt: Command, own_environment: Path, fresh: Command, tmp_path: Path) -> None:
+    """In one line, whatever the format; not of standard output, whose reader has the data, and not with --quiet."""
+    _fill(own_environment, fresh(512), fresh(256))
+    file = tmp_path / "out"
+    for options, kernels in (("--json",), ""), (("--header", "--table-only"), ""), (("--header",), r"[0-9]+ kernels, "):
+        command = ("export", *options, "--device", "h200")
+        for word in ("written", "unchanged"):
+            outcome = kt(*command, "-o", file)
+            told = rf"kt: {word}: {re.escape(str(file))} \({kernels}2 shapes, {file.stat().st_size} bytes\)"
+            assert re.fullmatch(told, outcome.err.splitlines()[-1])
+            assert outcome.out == ""
+        assert kt(*command, "-o", file, "-q").err == ""
+        for target in ((), ("-o", "-"), ("-o", "/dev/stdout")):
+            assert "written" not in kt(*command, *target).err

@@ -18,7 +18,7 @@ from kt.cache.records import BestConfig
 from kt.devices.device import Device, DeviceIdentity
 from kt.errors import InputError
 from kt.export.cuda_names import is_of_cuda
-from kt.export.header import render_header
+from kt.export.header import check_namespace, render_header
 from kt.problems import Problem
 from kt.search_spaces.space import Config, Launch
 
@@ -446,6 +446,18 @@ def test_a_namespace_that_cannot_be_had_beside_the_headers_of_c(kt: Callable[...
     assert outcome.code == 2
     named = namespace.removeprefix("mine::").partition("::")[0]
     assert outcome.err.startswith(f"kt: error: --namespace {named!r}")
+
+
+@pytest.mark.parametrize("name", ["dim3", "uint4", "threadIdx", "cudaStream_t", "cuuint64_t", "CUtensorMap"])
+def test_kernels_cannot_be_in_a_namespace_that_hides_what_they_use(kt: Callable[..., Any], name: str) -> None:
+    """Anywhere in it; a table uses nothing of CUDA, and the hint leads to what is taken."""
+    for namespace in (f"mine::{name}", f"mine::{name}::more", f"dim3::{name}"):
+        outcome = kt("export", "--header", "--namespace", namespace)
+        assert outcome.code == 2
+        assert "is a name of CUDA" in outcome.err
+        assert re.search(r"--namespace mylib::tuned$", outcome.err, re.MULTILINE)
+    check_namespace(f"mine::{name}")
+    assert kt("export", "--header", "--table-only", "--namespace", f"mine::{name}").code == 5  # an empty cache
 
 
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from kt.cache.store import Store
+
 ROOT = Path(__file__).parents[2]
 HEAVY = ("cupy", "cupy_backends", "jinja2", "numpy", "rich", "torch")
 LIBRARIES = ("-c", "import pydantic, sqlite3, typer, yaml")
@@ -75,6 +77,26 @@ def test_light_commands_import_nothing_heavy(
 def test_light_commands_are_quick(arguments: tuple[str, ...], limit: float, tmp_path: Path) -> None:
     """In processor time: a busy machine must not fail the test."""
     assert _times_the_libraries(arguments, _environment(tmp_path), tmp_path) < limit
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["missing", "empty"])
+def test_a_cache_without_winners_is_listed_without_search_spaces(tmp_path: Path, made: bool) -> None:
+    """To read them all takes several times as long as all else."""
+    if made:
+        Store.open(tmp_path).close()
+    done = _with_modules(("show-cache",), _environment(tmp_path), tmp_path)
+    assert f"kt: no results in {tmp_path}" in done.stderr
+    assert "kt.search_spaces.loader" not in done.stderr.splitlines()[-1].split()
+
+
+def test_before_it_listens_to_ctrl_c_kt_loads_next_to_nothing(tmp_path: Path) -> None:
+    """What comes earlier is Python's own to deal with, by a traceback."""
+    code = "import sys; before = {*sys.modules}; import kt.__main__; print(*sorted({*sys.modules} - before))"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import contextlib, signal; {code}"], env=_environment(tmp_path),
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["kt", "kt.__main__", "kt.interrupts"]
 
 
 def test_a_run_that_the_cache_answers_imports_no_tuner(

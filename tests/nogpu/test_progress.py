@@ -51,6 +51,19 @@ def test_lines(capsys: pytest.CaptureFixture[str], make_winner: Callable[..., Be
     ]
 
 
+@pytest.mark.parametrize(
+    ("cached", "line"),
+    [
+        (0, "kt: 44 shapes and 64 that nobody lists to tune"),
+        (3, "kt: 44 shapes and 64 that nobody lists, 3 of them in the cache"),
+    ],
+)
+def test_shapes_that_nobody_lists_are_told_apart(cached: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who gave 44 shapes is not told of 108."""
+    LineProgress().run_started(108, cached, 64)
+    assert capsys.readouterr().err.splitlines() == [line]
+
+
 def test_a_shape_that_was_not_begun_has_no_candidates(capsys: pytest.CaptureFixture[str]) -> None:
     """The count of a line is that of its own shape, also where the budget ended or nothing serves the shape."""
     display = LineProgress()

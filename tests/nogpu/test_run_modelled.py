@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,14 @@ from kt.devices.roofline import floor_us
 from kt.errors import KtError, NoValidConfiguration
 from kt.problems import Problem
 from kt.search_spaces.space import Config
+from kt.tuner import run_predicted
+from kt.tuner.clock import Clock
+from kt.tuner.compilation import Compilation
 from kt.tuner.messages import Binary
 from kt.tuner.plan import plan
-from kt.tuner.request import MODEL_METHOD, Budget
+from kt.tuner.record import Recorder
+from kt.tuner.request import MODEL_METHOD, Budget, TuneRequest
+from kt.tuner.shape_plan import plan_shape
 from support.fake_run import MODELLED, SQUARE, TALL, Bench, FakePool, Values, good_binary, only, winner
 
 
@@ -145,6 +151,24 @@ def test_a_smaller_budget_for_a_ranking_loses_nothing(bench: Bench) -> None:
 def _winners(bench: Bench) -> list[BestConfig]:
     with Store.open(bench.folder / "cache", read_only=True) as store:
         return [row.best for row in store.stored()]
+
+
+def test_no_shape_is_planned_after_the_budget(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even its candidates are enumerated: of many shapes that took as long as the budget itself."""
+    planned: list[Problem] = []
+
+    def planning(request: TuneRequest, recorder: Recorder, compilation: Compilation, problem: Problem) -> Any:
+        planned.append(problem)
+        if len(planned) == 2:
+            monkeypatch.setattr(Clock, "left", 0.0)
+        return plan_shape(request, recorder, compilation, problem)
+
+    monkeypatch.setattr(run_predicted, "plan_shape", planning)
+    shapes = [Problem(64 * number, 64, 64) for number in range(1, 9)]
+    result = bench.tune(*shapes, device=MODELLED, budget=Budget(seconds=1000))
+    assert planned == shapes[:2]
+    assert [shape.failure for shape in result.shapes] == ["the budget ended before this shape"] * 8
+    assert all(shape.untuned for shape in result.shapes)
 
 
 def test_a_budget_of_time_ends_a_ranking_within_a_shape(bench: Bench) -> None:

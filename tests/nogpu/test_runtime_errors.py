@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kt
@@ -126,6 +127,21 @@ def test_one_shape_is_no_list(shapes: Any) -> None:
     """The mapping of one shape would be read letter by letter."""
     with pytest.raises(InputError, match="it must be a list of shapes"):
         kt.warmup(shapes)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    """Sizes that a program has reckoned; they become Python's own, as JSON and keys need them. Its truths are none."""
+    sizes: dict[str, Any] = {"m": np.int64(64), "n": np.uint8(8), "k": np.int32(16), "alpha": np.int64(2)}
+    for shape in (sizes, Problem(**sizes)):
+        (found,) = problems_of([shape])
+        assert found == Problem(64, 8, 16, alpha=2)
+        assert {type(found.m), type(found.n), type(found.k)} == {int}
+    with pytest.raises(InputError, match=r"m is np.True_; it must be a whole number"):
+        problems_of([SHAPE | {"m": np.True_}])
+    with pytest.raises(InputError, match=r"m is np.int64\(-1\)|m is -1"):
+        problems_of([SHAPE | {"m": np.int64(-1)}])
+    with pytest.raises(NoUsableGpu):  # and not: must be the number of a GPU
+        kt.warmup([sizes], device=np.int64(0))  # type: ignore[arg-type]
 
 
 def test_a_problem_may_be_given_by_all_its_fields() -> None:

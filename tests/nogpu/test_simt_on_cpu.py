@@ -6,7 +6,7 @@ The headers themselves run, but for TMA; copies arrive as late as they may.
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.cpu_program import INCLUDE, needs_compiler, on_cpu, run_calls
+from support.cpu_program import headers_on_cpu, needs_compiler, on_cpu, run_calls
 
 pytestmark = needs_compiler
 
@@ -15,7 +15,6 @@ HEADERS = (
     "kernels/turned_tile.cuh", "kernels/simt_operand.cuh", "kernels/simt_traits.cuh", "kernels/simt_accumulator.cuh",
     "kernels/simt_loops.cuh", "kernels/simt.cuh",
 )  # fmt: skip
-SHARED = "extern __shared__ __align__(128) unsigned char shared_bytes[];"
 
 
 def call(
@@ -35,9 +34,7 @@ def call(
 
 
 def run(calls: Sequence[str], folder: Path) -> None:
-    headers = "".join((INCLUDE / name).read_text() for name in HEADERS)
-    headers = headers.replace(SHARED, "unsigned char* const shared_bytes = kt::shared;")
-    run_calls([on_cpu("simt_ptx"), headers, on_cpu("gemm"), on_cpu("simt")], calls, folder, "-O0")
+    run_calls([on_cpu("simt_ptx"), headers_on_cpu(HEADERS), on_cpu("gemm"), on_cpu("simt")], calls, folder, "-O0")
 
 
 def test_slices_of_k(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ The headers themselves run; boxes arrive as late as they may.
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.cpu_program import INCLUDE, needs_compiler, on_cpu, run_calls
+from support.cpu_program import headers_on_cpu, needs_compiler, on_cpu, run_calls
 
 pytestmark = needs_compiler
 
@@ -16,7 +16,6 @@ HEADERS = (
     "kernels/simt_accumulator.cuh", "kernels/simt_loops.cuh", "kernels/simt.cuh", "kernels/class_maps.cuh",
     "kernels/simt_turning.cuh",
 )  # fmt: skip
-SHARED = "extern __shared__ __align__(128) unsigned char shared_bytes[];"
 
 
 def call(
@@ -34,11 +33,8 @@ def call(
 
 
 def run(calls: Sequence[str], folder: Path) -> None:
-    headers = "".join((INCLUDE / name).read_text() for name in HEADERS)
-    headers = headers.replace(SHARED, "unsigned char* const shared_bytes = kt::shared;")
-    run_calls(
-        [on_cpu("simt_ptx"), on_cpu("tma"), headers, on_cpu("gemm"), on_cpu("simt_turning")], calls, folder, "-O0"
-    )
+    parts = [on_cpu("simt_ptx"), on_cpu("tma"), headers_on_cpu(HEADERS), on_cpu("gemm"), on_cpu("simt_turning")]
+    run_calls(parts, calls, folder, "-O0")
 
 
 def test_rows_that_begin_at_multiples_of_16_bytes(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from kt.templates.lookup import BUILTIN
 
-__all__ = ["INCLUDE", "needs_compiler", "on_cpu", "run_calls"]
+__all__ = ["INCLUDE", "headers_on_cpu", "needs_compiler", "on_cpu", "run_calls"]
 
 INCLUDE = BUILTIN / "include" / "kt"
 DATA = Path(__file__).parents[1] / "nogpu" / "data"
+SHARED = "extern __shared__ __align__(128) unsigned char shared_bytes[];"
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to run the headers on the CPU")
 
@@ -20,6 +21,12 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g
 def on_cpu(name: str) -> str:
     """What stands in for the GPU: the text of `name`_on_cpu.h."""
     return (DATA / f"{name}_on_cpu.h").read_text()
+
+
+def headers_on_cpu(names: Sequence[str]) -> str:
+    """The text of kernels' headers, in this order, with the shared memory of block_on_cpu.h."""
+    text = "".join((INCLUDE / name).read_text() for name in names)
+    return text.replace(SHARED, "unsigned char* const shared_bytes = kt::shared;")
 
 
 def run_calls(parts: Sequence[str], calls: Sequence[str], folder: Path, optimization: str = "-O1") -> None:

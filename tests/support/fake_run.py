@@ -207,7 +207,7 @@ class Told(SilentObserver):
     def compared(self, done: int, total: int, better: BestConfig | None) -> None:
         self.beaten += [better] if better else []
 
-    def run_started(self, shapes: int, cached: int) -> None:
+    def run_started(self, shapes: int, cached: int, unseen: int = 0) -> None:
         self.started = (shapes, cached)
 
     def shape_finished(self, problem: Problem, best: BestConfig | None, failure: str) -> None:
