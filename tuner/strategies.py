@@ -143,7 +143,8 @@ class Auto:
     """The best predicted of many kinds, then steps from the best measured ones until no step helps.
 
     First come the defaults, winners of similar problems, and the completions of the spaces' starts, of those that the
-    model doubts only a few. The model's error is larger than many differences that it predicts; so for what it chooses
+    model doubts only a few; of each family the best predicted first, so that a budget that ends early has seen them
+    all. The model's error is larger than many differences that it predicts; so for what it chooses
     itself, its order is shuffled by `TRUST`, of each structure and around each choice only a few are taken, and half is
     drawn from all that it puts within a factor `PLAUSIBLE` of its best. Then come rounds: from the fastest `CENTRES`
     binaries every change of one parameter by one step; if none helps, changes of two parameters by one step each. Where
@@ -159,6 +160,7 @@ class Auto:
     STARTS = 40  # of them, completions of the spaces' starts
     TRUSTED = 1.5  # a start predicted to take so many times the best prediction is doubted
     DOUBTED = 6  # of those, so many are tried
+    EARLY = 2  # starts of each family that come before the others
     OWN = 16  # and at least so many that the model chooses
     TRUST = 0.08  # standard deviation of the model's relative error, as it is taken to be
     PLAUSIBLE = 2.0
@@ -242,11 +244,23 @@ class Auto:
         return list(dict.fromkeys((*given, *landscape.numbers[rows].tolist())))
 
     def _promising(self, starts: Sequence[int]) -> Sequence[int]:
-        """Those of `starts`, best predicted first, that the model does not doubt, and a few more: it may be wrong."""
+        """Those of `starts` that the model does not doubt, and a few more: it may be wrong.
+
+        Best predicted first, but before them all the best few of each family: the model compares within a family
+        better than between two.
+        """
         named = self._terrain.at(starts)
         best = self._terrain.sample.predicted.min(initial=np.inf)
         trusted = int((named.predicted <= self.TRUSTED * best).sum())
-        return starts[: trusted + self.DOUBTED]
+        promising = starts[: trusted + self.DOUBTED]
+        family = dict(zip(named.numbers.tolist(), named.family.tolist(), strict=True))
+        in_family: Counter[int] = Counter()
+        early: list[int] = []
+        for number in promising:
+            if in_family[family[number]] < self.EARLY:
+                early.append(number)
+            in_family[family[number]] += 1
+        return list(dict.fromkeys((*early, *promising)))
 
     def _explored(self, landscape: Landscape, order: Indices, chosen: list[int], count: int) -> list[int]:
         """Rows drawn from all that are plausible, in the order of expectation."""

@@ -247,6 +247,18 @@ def test_auto_tries_a_few_of_the_starts_that_the_model_doubts(offered: int) -> N
     assert len(set(first)) == len(first) == 3 + taken + own
 
 
+def test_a_search_that_is_cut_off_early_has_seen_each_family() -> None:
+    """The best predicted starts of each come first, however the model compares families; then all by prediction."""
+    digits = np.array([(family, place, 0) for family in range(2) for place in range(30)])
+    predicted = np.array([*range(100, 130), *range(140, 170)], float)
+    terrain = Families(digits, predicted, (0,), starts=tuple(range(1, 60)))
+    first = Auto(terrain, 0).propose()
+    assert predicted[30] < Auto.TRUSTED * predicted[0]
+    assert first[: 1 + 2 * Auto.EARLY] == [0, *range(1, 1 + Auto.EARLY), *range(30, 30 + Auto.EARLY)]
+    rest = first[1 + 2 * Auto.EARLY : Auto.STARTS]
+    assert rest == [number for number in range(1, 60) if number not in first[: 1 + 2 * Auto.EARLY]][: len(rest)]
+
+
 def test_rounds_are_short_while_something_given_leads() -> None:
     grid, _ = bowl()
     for leads, size in ((500, Auto.SHORT_ROUND), (None, Auto.ROUND)):
