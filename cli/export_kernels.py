@@ -106,7 +106,7 @@ def kernels_header(
     if not made.quiet:
         tell_buckets(known)
     text = kernel_header(known, template_dirs=made.template_dirs, namespace=namespace)
-    return text, len(known.kernels.kernels)
+    return text, len({kernel.code for kernel in known.kernels.kernels})
 
 
 def _few(

@@ -15,6 +15,7 @@ from kt.export.header import distinct
 from kt.export.kernels import Kernel, Kernels, generic, layouts_of, of_winner
 from kt.export.portfolio import Admits, Expect, Portfolio, portfolio
 from kt.export.standards import add_standards
+from kt.export.tiny import add_tiny
 from kt.problems.ranges import RangedShape
 from kt.search_spaces.slices import runtimes
 from kt.search_spaces.space import Config, SearchSpace
@@ -45,6 +46,7 @@ def collect(
     result.unseen = _of_the_same(chosen, unseen)
     times = _measured(result, searches)
     _add_neighbours(result, times)
+    add_tiny(result)
     add_standards(result, times)
     _add_generics(result)
     add_buckets(result, ranged, times)

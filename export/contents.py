@@ -92,6 +92,7 @@ class Contents:
         kernels: every kernel and variant.
         entries: the variant of each winner.
         generics: variants that can compute anything.
+        tiny: variants for tiny problems, those for the most aligned operands first.
         groups: candidates by device, formats and layout.
         cost_rules: by family, see `kt.export.expected_time`.
         traffic: by device, see `traffic_rate`.
@@ -107,6 +108,7 @@ class Contents:
     kernels: Kernels
     entries: Sequence[int]
     generics: list[int] = field(default_factory=list)
+    tiny: list[int] = field(default_factory=list)
     groups: dict[GroupKey, list[Candidate]] = field(default_factory=dict)
     cost_rules: dict[str, Mapping[str, Expression]] = field(default_factory=dict)
     traffic: dict[DeviceIdentity, int] = field(default_factory=dict)

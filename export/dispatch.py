@@ -2,9 +2,10 @@
 
 1. The winner of this very problem; else, as a neighbour, that of the same shape with another use of alpha and beta;
    else, where one of its sizes is of a range, that which serves the bucket.
-2. Else, of the winners' kernels for these formats and this layout, and the standard ones, that can compute the problem,
+2. Else, for a tiny problem, the standard kernel of such (`kt.export.tiny`).
+3. Else, of the winners' kernels for these formats and this layout, and the standard ones, that can compute the problem,
    the one that is expected to be fastest (`kt.export.expected_time`).
-3. Else the generic kernel, which can compute anything.
+4. Else the generic kernel, which can compute anything.
 
 `kt.export.contents` says what a header has; export/gemm_dispatch.cuh.j2 is the same rule in C++, over the same numbers.
 """
@@ -59,6 +60,7 @@ def pick(contents: Contents, problem: Problem, device: Device) -> Pick:
         _exact(contents, problem, device),
         _other_scalars(contents, problem, device),
         _bucket(contents, problem, device),
+        _tiny(contents),
         _expected(contents, problem, device),
         _generic(contents),
     )
@@ -139,6 +141,10 @@ def expected(contents: Contents, candidate: Candidate, problem: Problem, device:
 def _fits(contents: Contents, candidate: Candidate, problem: Problem) -> bool:
     signature = contents.kernels.kernels[contents.kernels.variants[candidate.variants[0]].kernel].signature
     return all(problem.alignment(name) >= getattr(signature, f"align_{name}") for name in "abc")
+
+
+def _tiny(contents: Contents) -> Iterator[Choice]:
+    return (("standard", variant, -1) for variant in contents.tiny)
 
 
 def _generic(contents: Contents) -> Iterator[Choice]:

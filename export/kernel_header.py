@@ -77,6 +77,7 @@ def kernel_header(listed: Contents, *, template_dirs: Sequence[Path] = (), names
     check_namespace(namespace, with_kernels=True)
     context = _Writer(listed.kernels, tuple(template_dirs), namespace).context()
     context |= {"entry_variants": listed.entries, "generic_variants": listed.generics, **_candidates(listed)}
+    context |= {"tiny_variants": listed.tiny}
     context |= _targets(listed)
     context |= {"buckets": [_bucket(one) for one in listed.buckets]}
     context |= {"dispatch": template("gemm_dispatch.cuh.j2").render(context)}

@@ -35,6 +35,7 @@ class Kernel:
         least, most: compute capabilities, e.g. 90.
         forms: signatures that its code is compiled for, `signature` among them; none if that is the only one.
         lenient: it may be given what a search would not try it for, as one of few.
+        tiny: it is given nothing but tiny problems; its space has what these are among the constraints.
     """
 
     space: SearchSpace
@@ -45,10 +46,11 @@ class Kernel:
     most: int
     forms: tuple[Signature, ...] = ()
     lenient: bool = False
+    tiny: bool = False
 
     @property
     def identity(self) -> tuple[object, ...]:
-        return (*self.code, self.signature)
+        return (*self.code, self.signature, self.tiny)
 
     @property
     def code(self) -> tuple[object, ...]:

@@ -30,6 +30,7 @@ from kt.search_spaces.space_parts import (
     read_derived,
     read_launches,
     read_starts,
+    read_tiny,
 )
 
 __all__ = ["builtin_spaces", "load_space", "narrow", "resolve_spaces", "space_digest", "space_schema"]
@@ -39,7 +40,7 @@ BUILTIN = Path(__file__).resolve().parent
 MAX_PARAMETERS = 30  # numpy 1 has at most 32 dimensions, one for each parameter
 
 _NEEDED = ("op", "family", "template", "dtypes", "parameters", "default", "launches")
-_OPTIONAL = ("min_compute_capability", "runtime", "derived", "constraints", "workspace_bytes", "starts")
+_OPTIONAL = ("min_compute_capability", "runtime", "derived", "constraints", "workspace_bytes", "starts", "tiny")
 _NOT_OURS = ("compile_options", "compiler_options", "options", "flags", "nvcc_flags", "nvrtc_options")
 
 
@@ -94,7 +95,7 @@ def _given_space(document: Document) -> SearchSpace:
 
 
 def space_digest(space: SearchSpace) -> str:
-    """SHA-256, hexadecimal, of what may change which configuration wins: not comments, spacing, reasons, starts."""
+    """SHA-256, hexadecimal, of what may change which configuration wins: not comments, reasons, starts, tiny ones."""
     launches = [[rule.kernel, *(part.text for part in _parts(rule)), *_map_texts(rule)] for rule in space.launches]
     parts: list[Any] = [
         space.op, space.family, space.template, space.dtypes, space.min_compute_capability,
@@ -148,6 +149,7 @@ def _space(document: Document) -> SearchSpace:
             raise fail(document, ("default",), f"has no {name}", "give every parameter and run-time parameter a value")
     scope = Scope(document, offered)
     derived = read_derived(document, scope, offered)
+    constraints = read_constraints(document, scope)
     space = SearchSpace(
         op=op,
         family=family,
@@ -158,10 +160,11 @@ def _space(document: Document) -> SearchSpace:
         runtime=runtime,
         default=default,
         derived=derived,
-        constraints=read_constraints(document, scope),
+        constraints=constraints,
         launches=read_launches(document, scope),
         workspace_bytes=scope.expression(("workspace_bytes",), data.get("workspace_bytes", 0)),
         starts=read_starts(document, offered),
+        tiny=read_tiny(document, scope, offered, constraints),
         source=document.path,
     )
     _check_default(document, space)

@@ -47,9 +47,13 @@ def narrow_by(space: SearchSpace, document: Document) -> SearchSpace:
     offered = {**parameters, **runtime}
     constraints = space.constraints + read_constraints(document, Scope(document, offered, space.derived))
     starts = tuple(start for start in space.starts if all(value in offered[name] for name, value in start.items()))
+    tiny = space.tiny
+    if tiny is not None and any(value not in offered[name] for name, value in tiny.choose.items()):
+        tiny = None
     narrowed = replace(
-        space, parameters=parameters, runtime=runtime, constraints=constraints, starts=starts, source=document.path
-    )
+        space, parameters=parameters, runtime=runtime, constraints=constraints, starts=starts, tiny=tiny,
+        source=document.path,
+    )  # fmt: skip
     asked = {**space.default, **read_default(document, offered)}
     return replace(narrowed, default=_default(document, narrowed, asked))
 

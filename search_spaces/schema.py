@@ -71,6 +71,14 @@ def _properties() -> dict[str, Any]:
                 {"type": ["integer", "string"]}, "choices that have won elsewhere; a search tries them first"
             ),
         },
+        "tiny": _row(
+            {
+                "choose": _map({"type": ["integer", "string"]}, "what a header takes for tiny problems"),
+                "when": _EXPRESSION,
+                "although": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+            },
+            needed=2,
+        ),
     }
 
 

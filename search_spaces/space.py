@@ -74,6 +74,21 @@ class Constraint:
 
 
 @dataclass(frozen=True)
+class Tiny:
+    """What a header takes for tiny problems that were not tuned, whatever else is expected of its kernels.
+
+    Attributes:
+        choose: values of parameters and run-time parameters; what it leaves out is chosen in every way.
+        when: whether a problem is tiny.
+        although: reasons of constraints that need not be met: what breaks them is slower, and not wrong.
+    """
+
+    choose: Mapping[str, Value]
+    when: Expression
+    although: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class OperandCopy:
     """A copy of an operand in the workspace, one batch right behind the other.
 
@@ -214,6 +229,7 @@ class SearchSpace:
         workspace_bytes: device memory that one launch sequence needs besides the operands.
         starts: partial choices that have won elsewhere; a search tries the best predicted completions of each first.
             They decide nothing but the order of a search.
+        tiny: what a header takes for tiny problems; no search looks at it.
         source: where the space was read from, for messages.
     """
 
@@ -230,6 +246,7 @@ class SearchSpace:
     launches: tuple[LaunchRule, ...]
     workspace_bytes: Expression
     starts: tuple[Mapping[str, Value], ...] = ()
+    tiny: Tiny | None = None
     source: str = ""
 
     @property

@@ -19,7 +19,7 @@ from kt.problems.yaml_values import (
 )
 from kt.search_spaces.expression import Expression
 from kt.search_spaces.scope import Scope, check_name
-from kt.search_spaces.space import Constraint, LaunchRule, TensorMapRule, Value
+from kt.search_spaces.space import Constraint, LaunchRule, TensorMapRule, Tiny, Value
 from kt.wording import plural
 
 __all__ = [
@@ -30,6 +30,8 @@ __all__ = [
     "read_default",
     "read_derived",
     "read_launches",
+    "read_starts",
+    "read_tiny",
     "read_values",
     "unknown_parameter",
 ]
@@ -105,6 +107,20 @@ def read_starts(document: Document, offered: Choices) -> tuple[dict[str, Value],
         shown = describe(document, ("starts",), rows)
         raise fail(document, ("starts",), f"is {shown}; it must be a list of {{parameter: value, …}}")
     return tuple(_choices(document, ("starts", index), row, offered) for index, row in enumerate(rows))
+
+
+def read_tiny(document: Document, scope: Scope, offered: Choices, constraints: tuple[Constraint, ...]) -> Tiny | None:
+    """What stands under `tiny`; `although` names constraints by their reasons."""
+    if "tiny" not in document.data:
+        return None
+    found = _row(document, ("tiny",), document.data["tiny"], ("choose", "when"), ("although",))
+    choose = _choices(document, ("tiny", "choose"), found["choose"], offered)
+    when = scope.expression(("tiny", "when"), found["when"])
+    place = ("tiny", "although")
+    although = entries(document, place, found["although"], "reasons") if "although" in found else []
+    reasons = {rule.reason for rule in constraints}
+    named = tuple(choice(document, (*place, index), reason, reasons) for index, reason in enumerate(although))
+    return Tiny(choose, when, named)
 
 
 def read_derived(document: Document, scope: Scope, taken: Choices) -> dict[str, Expression]:

@@ -17,7 +17,8 @@ from kt.cache.records import BestConfig, CacheKey, Measurement
 from kt.devices.device import Device
 from kt.export.collect import collect_few
 from kt.export.kernel_header import kernel_header, render_kernel_header
-from kt.problems import LAYOUTS, Problem
+from kt.problems import DTYPES, LAYOUTS, Problem
+from kt.problems.dtypes import OUTPUT_BYTES
 from kt.search_spaces.launch import violated
 from kt.search_spaces.loader import builtin_spaces
 from support.exported_library import ExportedLibrary, build
@@ -111,6 +112,20 @@ def test_tuned_and_unseen_shapes_are_computed_right(checks: LibraryChecks, devic
     others = Counter(checks.check(problem) for problem in dict.fromkeys(unseen(listed)))
     assert others["neighbour"] > 10
     assert others["generic"] > 0
+
+
+def test_tiny_problems_are_computed_right(checks: LibraryChecks, device: Device) -> None:
+    """Of every format, with every number of held rows, at the borders of what is tiny, rows at any alignment."""
+    for dtype in dict.fromkeys(best.key.problem.dtype for best in winners(device)):
+        size = DTYPES[dtype].bytes
+        least = max(size, OUTPUT_BYTES[DTYPES[dtype].outputs[0]])
+        for layout, short in product(LAYOUTS, range(1, 9)):
+            long, k = 31 * short + short % 2, (1024 // size if short == 8 else 13 * short) // (1 + short % 3)
+            for m, n in ((short, long), (long, short)):
+                problem = Problem(
+                    m, n, k, dtype, layout, 1 + short % 2, beta=short % 3, base_alignment=max(least, 16 >> short % 4)
+                )
+                assert checks.check(problem) == "standard", problem.label
 
 
 @pytest.mark.parametrize("choices", SHARED, ids=lambda choices: f"{choices['tile_n']}")

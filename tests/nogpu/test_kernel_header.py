@@ -23,7 +23,7 @@ from kt.export.kernel_header import kernel_header, render_kernel_header
 from kt.export.kernels import Kernel, of_winner, on_device
 from kt.export.launch_code import launcher
 from kt.export.runnable import launches_of, never_runs
-from kt.problems import LAYOUTS, Problem
+from kt.problems import DTYPES, LAYOUTS, Problem
 from kt.problems.ranges import Range, RangedShape
 from kt.search_spaces.expression import parse
 from kt.search_spaces.launch import violated
@@ -267,6 +267,22 @@ def in_buckets() -> Iterator[Problem]:
     yield from (Problem(640, 640, 640, batch=batch) for batch in (6, 8))
 
 
+def tiny(listed: list[BestConfig]) -> Iterator[Problem]:
+    """The borders of tiny problems, of every format and layout, and what lies on both sides of them."""
+    for dtype in dict.fromkeys(best.key.problem.dtype for best in listed):
+        whole = 1024 // DTYPES[dtype].bytes
+        sides = [(7, 63, 13), (8, 64, whole), (8, 64, whole + 1), (9, 64, 16), (8, 8448, 16), (8, 8449, 16), (2, 31, 0)]
+        for (short, long, k), layout in product(sides, LAYOUTS):
+            yield Problem(short, long, k, dtype, layout, beta=1.0)
+            yield Problem(long, short, k, dtype, layout, base_alignment=4 if DTYPES[dtype].bytes < 8 else 8)
+        yield from (Problem(8, 64, 16, dtype, batch=batch, lda=17) for batch in (132, 133))
+
+
+def is_of_tiny(known: Contents, answer: str) -> bool:
+    """Whether it is a kernel for tiny problems that is launched."""
+    return answer.startswith("standard") and int(answer.split()[1]) in known.tiny
+
+
 def cut(value: int, whole: int) -> int:
     return max(whole, value // whole * whole)
 
@@ -304,7 +320,7 @@ def test_plans_are_those_of_python(planner: Path) -> None:
     """Configuration, launches, tensor maps and workspace of every problem, at, beside and far from tuned shapes."""
     listed = winners()
     known = collect(listed, SPACES, ranged=ranged(), unseen=stand_ins())
-    asked = [*problems(listed), *in_buckets(), Problem(33, 31, 29), Problem(9, 20, 16)]
+    asked = [*problems(listed), *in_buckets(), *tiny(listed), Problem(33, 31, 29), Problem(9, 20, 16)]
     answers = planned(planner, asked)
     wrong = [
         (problem.label, given, wanted)
@@ -313,6 +329,8 @@ def test_plans_are_those_of_python(planner: Path) -> None:
     ]
     assert wrong[:5] == []
     assert {line.split()[0] for line in answers} >= {"exact", "neighbour", "standard", "generic", "nothing"}
+    taken = {problem.dtype for problem, line in zip(asked, answers, strict=True) if is_of_tiny(known, line)}
+    assert taken == {best.key.problem.dtype for best in listed}
     in_order = [line for line in answers if re.search(r"\| \d+ \d+ \d+ 0 map a", line)]
     assert in_order, "a kernel that may copy has met operands that need none"
 

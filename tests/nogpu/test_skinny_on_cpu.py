@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kt.problems import LAYOUTS
+from kt.search_spaces.loader import BUILTIN, load_space
 from support.cpu_program import INCLUDE, needs_compiler, on_cpu, run_calls
 
 pytestmark = needs_compiler
@@ -130,6 +131,20 @@ def test_streams(dtype: str, layout: str, tmp_path: Path) -> None:
         ],
         tmp_path,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "layout"), EVERY)
+def test_the_kernel_of_tiny_problems(dtype: str, layout: str, tmp_path: Path) -> None:
+    """One for every number of held rows up to eight, rows at any alignment, all of k at once, a part of it, or none."""
+    tiny = load_space(BUILTIN / "gemm" / "skinny.yaml").tiny
+    assert tiny is not None
+    choices = {name: value for name, value in tiny.choose.items() if isinstance(value, int) and name != "split_k"}
+    whole = 1024 // SIZE[dtype]
+    cases: list[Case] = [
+        (short, 37, 13 * short, 1 + short % 2, 1, short % 3, short % 2, short % 4) for short in range(1, 9)
+    ]
+    cases += [(5, 40, whole, 1, 1, 0, 0, 0), (3, 1, whole - 1, 1, 1, 0, 0, 2), (1, 33, 0, 1, 1, 0, 0, 3)]
+    run(calls(dtype, layout, SIZE[dtype], choices, cases), tmp_path)
 
 
 @pytest.mark.parametrize(("dtype", "layout"), EVERY)

@@ -16,6 +16,7 @@ from kt.errors import InputError
 from kt.problems import Problem
 from kt.problems.yaml_source import read_yaml
 from kt.search_spaces import loader
+from kt.search_spaces.expression import parse
 from kt.search_spaces.loader import (
     BUILTIN,
     builtin_spaces,
@@ -27,7 +28,7 @@ from kt.search_spaces.loader import (
 )
 from kt.search_spaces.narrowing import NARROWING_KEYS
 from kt.search_spaces.scope import _GIVEN
-from kt.search_spaces.space import Config, SearchSpace, Value
+from kt.search_spaces.space import Config, SearchSpace, Tiny, Value
 
 DOCS = Path(__file__).parents[2] / "docs" / "search-spaces.md"
 
@@ -123,6 +124,14 @@ def test_starts_name_some_choices(load: Any) -> None:
     assert load(SPACE + "starts: []\n").starts == load(SPACE).starts == ()
 
 
+def test_what_is_taken_for_tiny_problems(load: Any) -> None:
+    """Some choices, when they are taken, and the reasons of constraints that do not count then; none is fine."""
+    tiny = load(SPACE + "tiny: {choose: {tile_m: 32}, when: m * n <= tile_m, although: [whole warps]}\n").tiny
+    assert (tiny.choose, tiny.when.text, tiny.although) == ({"tile_m": 32}, "m * n <= tile_m", ("whole warps",))
+    assert load(SPACE + "tiny: {choose: {}, when: m == 1}\n").tiny.although == ()
+    assert load(SPACE).tiny is None
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message", "advice"),
     [
@@ -186,6 +195,14 @@ def test_starts_name_some_choices(load: Any) -> None:
          "space.yaml:15:12: starts[0].copy is the text tma; the values of copy are plain, cp.async", "choose"),
         ("derived:", "starts:\n  - {tile_m: [64]}\nderived:",
          "space.yaml:15:14: starts[0].tile_m is a list; the values of tile_m are", "choose"),
+        # tiny
+        ("derived:", "tiny: 64\nderived:", "space.yaml:14:7: tiny is 64; it must map choose, when to their values", ""),
+        ("derived:", "tiny: {choose: {tile_m: 64}}\nderived:", "space.yaml:14:7: tiny has no `when`", "add when"),
+        ("derived:", "tiny: {choose: {tile_m: 48}, when: m == 1}\nderived:",
+         "space.yaml:14:25: tiny.choose.tile_m is 48; the values of tile_m are 32, 64, 128", "choose"),
+        ("derived:", "tiny: {choose: {}, when: mm == 1}\nderived:", "`mm == 1` names mm, which is not known", ""),
+        ("derived:", "tiny: {choose: {}, when: m == 1, although: [whole warp]}\nderived:",
+         "tiny.although[0] is the text whole warp; it must be one of", "mean whole warps?"),
         # expressions
         ("require: threads <= 1024", "require: thraeds <= 1024",
          "space.yaml:18:15: constraints[0].require: `thraeds <= 1024` names thraeds, which is not known; did you mean"
@@ -266,13 +283,14 @@ def test_given_names_are_those_of_problem_and_device() -> None:
 
 
 def test_digest_covers_what_matters_only(load: Any) -> None:
-    """Comments, spacing, reasons and starts keep the digest; values, rules and launches change it."""
+    """Comments, spacing, reasons, starts and tiny problems keep the digest; values, rules and launches change it."""
     digest = space_digest(load(SPACE))
     for old, new in (
         ("op: gemm", "# a comment\nop:   gemm"),
         ("threads <= 1024,", "'threads   <=  1024',"),
         ("whole warps", "full warps"),
         ("derived:", "starts: [{tile_m: 128, thread: 8}]\nderived:"),
+        ("derived:", "tiny: {choose: {tile_m: 128}, when: m < 9}\nderived:"),
     ):
         assert space_digest(load(replaced(old, new))) == digest
     for old, new in (
@@ -380,6 +398,21 @@ def test_narrowing_drops_starts_that_are_no_longer_offered(builtin: SearchSpace,
     ]
     space = narrowed(replace(builtin, starts=tuple(starts)), text)
     assert space.starts == tuple(starts[row] for row in kept)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("constraints: [{require: threads >= 128, reason: x}]", True),
+        ("parameters: {tile_m: [32, 64]}", True),
+        ("parameters: {tile_m: [96]}", False),
+        ("runtime: {split_k: [2]}", False),
+    ],
+)
+def test_narrowing_drops_what_tiny_problems_are_no_longer_offered(builtin: SearchSpace, text: str, kept: bool) -> None:
+    """It is as it was, or it is none."""
+    tiny = Tiny({"tile_m": 64, "split_k": 1}, parse("m < 9", "here"))
+    assert narrowed(replace(builtin, tiny=tiny), text).tiny == (tiny if kept else None)
 
 
 @pytest.mark.parametrize(
@@ -494,9 +527,10 @@ def test_docs_describe_every_key_name_and_function() -> None:
 
 
 def test_docs_examples_load(load: Any) -> None:
-    """The page's complete space loads, and its narrowing file fits the built-in family that it names."""
-    complete, narrowing = (block.split("```")[0] for block in DOCS.read_text().split("```yaml\n")[1:3])
+    """The page's complete space loads, with tiny problems too; its narrowing file fits the family that it names."""
+    complete, narrowing, tiny = (block.split("```")[0] for block in DOCS.read_text().split("```yaml\n")[1:4])
     assert load(complete).size > 1
+    assert load(complete + tiny).tiny is not None
     Path("narrow.yaml").write_text(narrowing)
     [simt] = [space for space in builtin_spaces() if space.family == "simt"]
     assert narrow(simt, "narrow.yaml").size < simt.size
