@@ -63,6 +63,7 @@ _USUAL = {
     "pack_a": "0",
     "pack_b": "0",
     "shift_a": "0",
+    "stretch_b": "0",
 }
 COST_NAMES = ("kt_units", "kt_depth", "kt_work", "kt_chain", "kt_launches", "kt_workspace")
 
@@ -108,11 +109,11 @@ class Point:
 def cost_rules(space: SearchSpace) -> dict[str, Expression]:
     """The derived quantities of a space, and what `Costs` has: the header prints the same."""
     known = {*space.parameters, *space.runtime, *space.derived}
-    tile_m, tile_n, tile_k, split_k, stream_k, cluster_k, stages, pack_a, pack_b, shift_a = (
+    tile_m, tile_n, tile_k, split_k, stream_k, cluster_k, stages, pack_a, pack_b, shift_a, stretch_b = (
         name if name in known else _USUAL[name] for name in _USUAL
     )
     # Copies of less than 4 bytes pass through registers: a block waits for each step's, whatever its stages.
-    waits = f"(align_a < 4 and {pack_a} + {shift_a} == 0) or (align_b < 4 and {pack_b} == 0)"
+    waits = f"(align_a < 4 and {pack_a} + {shift_a} == 0) or (align_b < 4 and {pack_b} + {stretch_b} == 0)"
     overlap = f"(1 if {waits} else max(1, {stages} - 1))"
     launches = " + ".join(f"(1 if ({rule.when.text}) else 0)" for rule in space.launches)
     slices = split_k if cluster_k == "1" else f"({split_k} * {cluster_k})"

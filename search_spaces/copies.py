@@ -28,6 +28,6 @@ def without_copies(space: SearchSpace, config: Config) -> Config:
 
 def _with(space: SearchSpace, config: Config, copied: Mapping[str, bool]) -> Config:
     choices = config.as_dict()
-    shifted = {"a": choices.get("shift_a") == 1, "b": False}  # read as it lies, wherever its rows begin
-    packed = {f"pack_{name}": int(copied[name] and not shifted[name]) for name in "ab"}
+    as_it_lies = {"a": choices.get("shift_a") == 1, "b": choices.get("stretch_b") == 1}  # wherever its rows begin
+    packed = {f"pack_{name}": int(copied[name] and not as_it_lies[name]) for name in "ab"}
     return space.config({**choices, **packed})

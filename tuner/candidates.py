@@ -36,7 +36,7 @@ STRUCTURE = ("tile_m", "tile_n", "thread_m", "thread_n", "split_k", "stream_k", 
 STRUCTURE_OF_WARPS = ("tile_m", "tile_n", "warp_m", "warp_n", "split_k", "stream_k", "hold_b", "pack_a", "pack_b")
 STRUCTURE_OF_GROUPS = (
     "tile_m", "tile_n", "rows_loaded", "consumers", "schedule", "split_k", "stream_k", "pack_a", "pack_b", "shift_a",
-    "classes_b",
+    "classes_b", "stretch_b",
 )  # fmt: skip
 STRUCTURE_OF_STREAMS = ("form", "tile_s", "lane_rows", "warps_l", "warps_k", "cluster_k", "split_k")
 COMPLETIONS = 3  # of one start

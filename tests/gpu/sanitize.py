@@ -101,6 +101,8 @@ def _asked(formats: Formats) -> list[tuple[Problem, dict[str, Value]]]:
     choices: list[dict[str, Value]] = [
         {"stream_k": 1}, {"pack_a": 1}, {"pack_b": 1}, {"slices_k": 2}, {"classes_b": 1}, {"shift_a": 1},
     ]  # fmt: skip
+    stretches: dict[str, Value] = {"stretch_b": 1}
+    narrow = [formats.problem(515, n, 259, "nn", base_alignment=base) for n, base in ((35, 256), (10, 256), (7, 8))]
     wide = [formats.problem(1403, 1412, 40, layout, batch=2) for layout in LAYOUTS]
     held: dict[str, Value] = {"hold_b": 1}
     thin = [formats.problem(m, n, 259, layout) for layout in LAYOUTS for m, n in ((9, 4101), (4101, 7))]
@@ -114,6 +116,7 @@ def _asked(formats: Formats) -> list[tuple[Problem, dict[str, Value]]]:
     return [
         *((problem, {}) for problem in small),
         *((problem, fixed) for fixed in choices for problem in large),
+        *((problem, stretches) for problem in narrow),
         *((problem, held) for problem in wide),
         *((problem, by_tma) for problem in turned),
         *((problem, fixed) for fixed in kinds for problem in thin),

@@ -201,6 +201,59 @@ def test_schedules_of_shifted_rows(choice: dict[str, Value], checks: FamilyCheck
     checks.check(chosen)
 
 
+def in_stretches(dtype: str) -> list[Problem]:
+    """A dense, narrow B: every odd number of columns and some even ones, k of a few elements and of any remainder;
+    few rows and many; A aligned, copied, and along m; beta; batches, which begin anywhere, as bases do."""
+    problems = []
+    for number, n in enumerate((*range(1, 64, 2), 2, 10, 18, 36, 50, 60)):
+        m, k = (97, 1, 8457, 300)[number % 4], (0, 128, 448, 960)[number // 2 % 4] + (number * 27 + 5) % 64 + 1
+        beta, layout = (0.0, 0.0, 1.0)[number % 3], ("nn", "tn")[number // 4 % 2]
+        problems.append(Problem(m, n, k, dtype, layout, beta=beta))
+        problems.append(
+            Problem(m % 1000 + 1, n, k + 8, dtype, "nn", 3, stride_b=(k + 8) * n + number % 3, lda=k + 16 - k % 8)
+        )
+    problems += [Problem(130, n, k, dtype, "nn", base_alignment=2) for n, k in ((35, 640), (1, 1), (3, 65), (18, 133))]
+    return problems
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_a_narrow_b_in_stretches(dtype: str, checks: FamilyChecks) -> None:
+    problems = in_stretches(dtype)
+    chosen = list(cases(checks, problems, 2, {"stretch_b": 1}))
+    assert len(chosen) == len(problems)
+    checks.check(chosen)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"schedule": "pingpong"},
+        {"tile_k_bytes": 256},
+        {"rows_loaded": 96},
+        {"min_blocks": 2},
+        {"split_k": 3},
+        {"split_k": 16},
+        {"stream_k": 1},
+    ],
+    ids=str,
+)
+def test_schedules_of_stretches(choice: dict[str, Value], checks: FamilyChecks) -> None:
+    """Several tiles for each block, slices, some of them without a step, and shared steps."""
+    sizes = [
+        (8457, 35, 2560),
+        (30000, 47, 200),
+        (5000, 10, 1031),
+        (9000, 63, 13469),
+        (129, 33, 4099),
+        (20000, 17, 1024),
+    ]
+    problems = [Problem(m, n, k, "bf16", "nn") for m, n, k in sizes]
+    problems += [Problem(m, n, k, "fp16", "nn", beta=1.0, out_dtype="fp32") for m, n, k in sizes[:2]]
+    chosen = list(cases(checks, problems, 2, {"stretch_b": 1, **choice}))
+    assert chosen
+    checks.check(chosen)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "tf32"])
 def test_padded_rows_of_odd_length_are_read_as_they_lie(dtype: str, layout: str, checks: FamilyChecks) -> None:

@@ -115,6 +115,7 @@ def winners() -> list[BestConfig]:
     classes = Problem(300, 10242, 3000, "bf16", "nn")  # of rows of B, four: as many maps
     shifted = Problem(1024, 512, 13469, "bf16", "nt")  # rows of A in eight classes
     words = Problem(1024, 512, 13469, "tf32", "nt")  # in four
+    narrow = Problem(8457, 35, 2560, "bf16", "nn")  # B has no map
     chosen: list[tuple[Problem, Config]] = [
         (wide, configured("wgmma", wide, cluster_m=2, tile_n=256, stages=4)),
         (odd, configured("wgmma", odd, pack_a=1, pack_b=1)),
@@ -135,6 +136,7 @@ def winners() -> list[BestConfig]:
         (classes, configured("wgmma", classes, tile_n=256, stages=4, pack_a=1, classes_b=1)),
         (shifted, configured("wgmma", shifted, tile_n=256, stages=4, shift_a=1, pack_b=1, split_k=4)),
         (words, configured("wgmma", words, tile_n=256, stages=4, shift_a=1, pack_b=1, split_k=8)),
+        (narrow, configured("wgmma", narrow, tile_n=48, stages=7, stretch_b=1)),
     ]
     return [winner(problem, config, 100.0 + i) for i, (problem, config) in enumerate(chosen)]
 

@@ -197,6 +197,18 @@ def test_shifted_rows_of_a_compile(tmp_path: Path) -> None:
     assert faults(compiled(cases, tmp_path)) == {}
 
 
+def test_a_narrow_b_in_stretches_compiles(tmp_path: Path) -> None:
+    """Dense rows at multiples of 2, 4 and 8 bytes, each width of a tile; what unpacks them spills nothing."""
+    sample = Covering(SPACE, HOPPER)
+    problems = [
+        Problem(8457, 35, 2560, "bf16", "nn"), Problem(8456, 10, 1025, "fp16", "tn"),
+        Problem(3000, 60, 2561, "bf16", "nn", out_dtype="fp32"), Problem(300, 20, 2560, "bf16", "nn", ldc=24),
+    ]  # fmt: skip
+    cases = [(config, problem) for problem in problems for config in sample.choose(problem, 2, {"stretch_b": 1})]
+    assert len(cases) == 8
+    assert faults(compiled(cases, tmp_path)) == {}
+
+
 @pytest.mark.parametrize("formats", MAIN, ids=with_label)
 def test_every_problem_on_hopper_has_a_configuration(formats: Formats) -> None:
     """Whatever the alignment, k at least 1: copies of rows are aligned, and C may lie anywhere."""

@@ -15,7 +15,7 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Wgmm
   const int warp = int(__reduce_or_sync(~0u, threadIdx.x / 32));
   if (warp == 0) {
     if constexpr (!Traits::kFedA) maps_a.prefetch();
-    if constexpr (!Traits::kFedB) maps_b.prefetch();
+    if constexpr (Traits::kTmaB) maps_b.prefetch();
   } else {
     shared.make_barriers(warp);
   }
@@ -28,7 +28,13 @@ __device__ __forceinline__ void gemm_wgmma(const GemmArguments& args, const Wgmm
       if constexpr (Traits::kTmaStores) {
         if (warp == 1) ptx::prefetch(map_c);
       }
-      wgmma_start<Traits>();
+      if constexpr (!Traits::kStretches) {
+        wgmma_start<Traits>();
+      } else if (warp == 1) {
+        WgmmaUnpacker<Traits>(shared).ask(args);
+      } else {
+        WgmmaUnpacker<Traits>(shared).unpack(args, warp - 2);
+      }
     }
   } else {
     if constexpr (Traits::kMoveRegisters) ptx::take_registers<Traits::kConsumerRegisters>();

@@ -77,7 +77,7 @@ class WgmmaProducer {
     if (first_lane_) {
       ptx::mbarrier_expect(shared_.full(ring_.stage), Traits::kBytesOfTma);
       if constexpr (!Traits::kFedA) load_a(args, ring_.stage, m, k, batch);
-      if constexpr (!Traits::kFedB) load_b(args, ring_.stage, n, k, tile.first_step + step, batch);
+      if constexpr (Traits::kTmaB) load_b(args, ring_.stage, n, k, tile.first_step + step, batch);
     }
     if constexpr (Traits::kFed) feed(args, m, n, k, batch);
     ring_.advance();

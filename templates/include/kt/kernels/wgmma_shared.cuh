@@ -9,12 +9,14 @@ template <class Traits>
 struct WgmmaShared {
   unsigned base;  // a multiple of 1024
 
-  static constexpr int kStaging = Traits::STAGES * Traits::kStageBytes;
+  static constexpr int kSlots = Traits::STAGES * Traits::kStageBytes;
+  static constexpr int kStaging = kSlots + Traits::Slots::kBytes;
   static constexpr int kTiles = kStaging + Traits::CONSUMERS * 4 * Traits::kStagedBytes;
   static constexpr int kBarriers = kTiles + kTilesAhead * int(sizeof(WgmmaTile));
 
   __device__ __forceinline__ unsigned a(int stage) const { return base + stage * Traits::kStageBytes; }
   __device__ __forceinline__ unsigned b(int stage) const { return a(stage) + Traits::A::kBytes; }
+  __device__ __forceinline__ unsigned slot(int number) const { return base + kSlots + number * Traits::Slots::kSlotBytes; }
   __device__ __forceinline__ WgmmaTile* tile(int place) const {
     return static_cast<WgmmaTile*>(__cvta_shared_to_generic(base + kTiles)) + place;
   }
@@ -25,16 +27,21 @@ struct WgmmaShared {
   __device__ __forceinline__ unsigned told(int place) const { return full(2 * Traits::STAGES + place); }
   __device__ __forceinline__ unsigned known(int place) const { return told(kTilesAhead + place); }
   __device__ __forceinline__ unsigned turn(int consumer) const { return told(2 * kTilesAhead + consumer); }
+  // A slot's stretch has arrived; it has been unpacked.
+  __device__ __forceinline__ unsigned arrived(int slot) const { return turn(2 + slot); }
+  __device__ __forceinline__ unsigned unpacked(int slot) const { return arrived(Traits::Slots::kSlots + slot); }
 
   // Each warp but the producer makes some of the barriers, one behind the other: the address and the value of one that is
   // made must be the warp's.
   __device__ __forceinline__ void make_barriers(int warp) const {
     if (threadIdx.x % 32 != 0) return;
-    if (warp == 1) init_barriers<Traits::STAGES>(full(0), Traits::kFed ? 1 + kWarpgroup : 1);
+    if (warp == 1) init_barriers<Traits::STAGES>(full(0), Traits::kFed ? 1 + kWarpgroup : Traits::kStretches ? 2 : 1);
     if (warp == 2) init_barriers<Traits::STAGES>(empty(0), Traits::kSharers * Traits::kPeers);
     if (warp == 3) {
       init_barriers<kTilesAhead>(told(0), 1);
       init_barriers<kTilesAhead>(known(0), 4 * Traits::CONSUMERS);
+      init_barriers<Traits::Slots::kSlots>(arrived(0), 1);
+      init_barriers<Traits::Slots::kSlots>(unpacked(0), 1);
     }
     if (Traits::PING_PONG && warp == 4) init_barriers<2>(turn(0), 4);
     ptx::mbarrier_init_fence();

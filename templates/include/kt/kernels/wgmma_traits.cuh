@@ -34,7 +34,7 @@ struct WgmmaForms {};
 template <class TIn_, class TAcc_, class TOut_, bool OUT_BF16_, class Multiply_, class Space_, int BLOCK_M_, int BLOCK_N_, int BLOCK_K_,
           int LOADED_M_, int STAGES_, int CONSUMERS_, bool PING_PONG_, int CLUSTER_M_, int CLUSTER_N_, int MIN_BLOCKS_,
           bool A_K_MAJOR_, bool B_K_MAJOR_, int A_LOAD_, int B_LOAD_, int STORE_, bool PROMOTED_ = false, int CLASSES_ = 1,
-          int A_CLASSES_ = 1>
+          int A_CLASSES_ = 1, bool B_STRETCHES_ = false>
 struct WgmmaTraits {
   using TIn = TIn_;
   using TAcc = TAcc_;
@@ -59,9 +59,13 @@ struct WgmmaTraits {
   // Operands whose rows begin at multiples of LOAD bytes, less than 16, are copied by the producer's threads.
   static constexpr bool A_K_MAJOR = A_K_MAJOR_, B_K_MAJOR = B_K_MAJOR_;
   static constexpr bool kFedA = A_LOAD_ < 16, kFedB = B_LOAD_ < 16, kFed = kFedA || kFedB;
+  // A dense B of few columns comes in stretches, which two warps unpack: see wgmma_stretch.cuh.
+  static constexpr bool kStretches = B_STRETCHES_, kTmaB = !kFedB && !kStretches;
+  static constexpr int kUnpackers = kStretches ? 2 : 0;
+  using Slots = typename Select<kStretches, WgmmaSlots<B, BLOCK_N, BLOCK_K>, WgmmaNoSlots>::type;
   // One operand is read as it lies, the other from a copy that the grid before makes, and may be making still: the first
   // steps of the former are asked for meanwhile. One block takes a whole multiprocessor.
-  static constexpr bool kMayBeEarly = MIN_BLOCKS_ == 1 && !kFed;
+  static constexpr bool kMayBeEarly = MIN_BLOCKS_ == 1 && !kFed && !kStretches;
   static constexpr bool kEarlyA = kMayBeEarly && !Space_::PACK_A && Space_::PACK_B;
   static constexpr bool kEarlyB = kMayBeEarly && Space_::PACK_A && !Space_::PACK_B;
   static constexpr bool kEarly = kEarlyA || kEarlyB;
@@ -89,13 +93,13 @@ struct WgmmaTraits {
   static constexpr int kTilesM = kRows / (64 * kSharers);              // wgmmas of one consumer along the rows
   static constexpr int kPeers = CLUSTER_M + CLUSTER_N - 1;             // blocks whose copies this block shares, and itself
   static constexpr int kStageBytes = A::kBytes + B::kBytes;
-  static constexpr int kBytesOfTma = (kFedA ? 0 : A::kBytes) + (kFedB ? 0 : B::kBytes);
+  static constexpr int kBytesOfTma = (kFedA ? 0 : A::kBytes) + (kTmaB ? B::kBytes : 0);
 
   // Without TMA, C is staged in any number of columns: 32 for each slot.
   static constexpr bool kWholePanels = STORE == 16 || kFromRegisters;
   static constexpr int kStoreRowBytes = kWholePanels ? wgmma_store_row_bytes(kColumns * int(sizeof(TOut))) : 128;
   static constexpr int kStorePanels = kWholePanels ? cdiv(kColumns * int(sizeof(TOut)), kStoreRowBytes) : 4;
-  static constexpr int kRoom = kSharedOfSm / MIN_BLOCKS_ - kSharedOfSystem - kSharedBesides - STAGES * kStageBytes;
+  static constexpr int kRoom = kSharedOfSm / MIN_BLOCKS_ - kSharedOfSystem - kSharedBesides - STAGES * kStageBytes - Slots::kBytes;
   static constexpr int kStoreSlots = wgmma_store_slots(kStorePanels, CONSUMERS * 64 * kStoreRowBytes, kRoom);
   static constexpr int kStagedBytes = kStoreSlots * 16 * kStoreRowBytes;  // of a warp
   // Registers of a thread at launch; if consumers need more, the producer gives up what it can do without.
@@ -106,7 +110,7 @@ struct WgmmaTraits {
   static constexpr int kPromotedEvery = 128, kStepsOfSum = kPromotedEvery * int(sizeof(TIn)) / 32;
   static constexpr int kRegistersAtLaunch = min_of(255, 65536 / (kThreads * MIN_BLOCKS_) / 8 * 8);
   static constexpr bool kMoveRegisters = kRegistersAtLaunch < 224;
-  static constexpr int kProducerRegisters = kFed ? 64 : CONSUMERS >= 3 ? 32 : kSums > 128 || STORE < 16 ? 24 : 40;
+  static constexpr int kProducerRegisters = kFed || kStretches ? 64 : CONSUMERS >= 3 ? 32 : kSums > 128 || STORE < 16 ? 24 : 40;
   static constexpr int kConsumerRegisters =
       !kMoveRegisters ? kRegistersAtLaunch
                       : min_of(240, (kRegistersAtLaunch * (1 + CONSUMERS) - kProducerRegisters) / CONSUMERS / 8 * 8);
@@ -156,9 +160,10 @@ struct WgmmaTraits {
   static_assert(BLOCK_N % 16 == 0 || (BLOCK_N % 8 == 0 && CONSUMERS == 1), "TMA writes whole panels of C");
   static_assert(A_K_MAJOR || B_K_MAJOR || !kFromRegisters, "one operand comes from registers");
   static_assert(!kFromRegisters || kStoreRowBytes == 128, "two warps write panels of 32 x 32");
-  static_assert(kSums * (PROMOTED ? 2 : 1) <= (kFed ? 128 : 192), "accumulators must fit the registers");
+  static_assert(kSums * (PROMOTED ? 2 : 1) <= (kFed || kStretches ? 128 : 192), "accumulators must fit the registers");
   static_assert(!PROMOTED || (sizeof(TIn) == 1 && !PING_PONG && BLOCK_K % kPromotedEvery == 0), "whole stages are added up");
-  static_assert(!kFed || CLUSTER_M * CLUSTER_N == 1, "each block feeds itself");
+  static_assert(!(kFed || kStretches) || CLUSTER_M * CLUSTER_N == 1, "each block feeds itself");
+  static_assert(!kStretches || (!B_K_MAJOR && sizeof(TIn) == 2 && !kFed && !kShifted && CLASSES == 1), "16-bit rows of B along n");
   static_assert(CLASSES == 1 || (A_K_MAJOR && !B_K_MAJOR && !kFed && !PROMOTED && !kFromRegisters), "rows of B along k");
   static_assert(CLASSES == 1 || (STORE < 16 && sizeof(TOut) == 2), "windows write parts of a tile");
   static_assert(!kShifted || (A_K_MAJOR && sizeof(TIn) > 1 && !kFedB && CLASSES == 1 && CLUSTER_N == 1), "rows of A along k");
