@@ -70,7 +70,7 @@ template <int BLOCK_N_, int BLOCK_K_, int STAGES_>
 struct StretchTraits {
   static constexpr int BLOCK_N = BLOCK_N_, BLOCK_K = BLOCK_K_, STAGES = STAGES_, CONSUMERS = 1, CLUSTER_M = 1, CLUSTER_N = 1;
   static constexpr int kSharers = 1, kPeers = 1, kUnpackers = 2, kStagedBytes = 1024;
-  static constexpr bool kFed = false, kStretches = true, PING_PONG = false;
+  static constexpr bool kFed = false, PING_PONG = false;
   struct A { static constexpr int kBytes = 2048; };
   using B = kt::WgmmaOperand<BLOCK_N, BLOCK_K, 2, false, 1>;
   using Slots = kt::WgmmaSlots<B, BLOCK_N, BLOCK_K>;

@@ -95,8 +95,8 @@ class WgmmaConsumer {
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       ptx::mbarrier_wait(shared_.full(ring.stage), ring.phase);
-      // What threads have written must be seen by wgmma, which reads shared memory as TMA does.
-      if constexpr (Traits::kFed || Traits::kStretches) ptx::fence_async_proxy();
+      // What threads have copied must be seen by wgmma, which reads shared memory as TMA does.
+      if constexpr (Traits::kFed) ptx::fence_async_proxy();
       if constexpr (Traits::kFromRegisters) {
         multiply_from_registers(sum, ring.stage, lane_place, step, before);
       } else {

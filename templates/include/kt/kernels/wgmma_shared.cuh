@@ -35,13 +35,13 @@ struct WgmmaShared {
   // made must be the warp's.
   __device__ __forceinline__ void make_barriers(int warp) const {
     if (threadIdx.x % 32 != 0) return;
-    if (warp == 1) init_barriers<Traits::STAGES>(full(0), Traits::kFed ? 1 + kWarpgroup : Traits::kStretches ? 2 : 1);
+    if (warp == 1) init_barriers<Traits::STAGES>(full(0), Traits::kFed ? 1 + kWarpgroup : 1 + Traits::kUnpackers);
     if (warp == 2) init_barriers<Traits::STAGES>(empty(0), Traits::kSharers * Traits::kPeers);
     if (warp == 3) {
       init_barriers<kTilesAhead>(told(0), 1);
       init_barriers<kTilesAhead>(known(0), 4 * Traits::CONSUMERS);
       init_barriers<Traits::Slots::kSlots>(arrived(0), 1);
-      init_barriers<Traits::Slots::kSlots>(unpacked(0), 1);
+      init_barriers<Traits::Slots::kSlots>(unpacked(0), Traits::kUnpackers);
     }
     if (Traits::PING_PONG && warp == 4) init_barriers<2>(turn(0), 4);
     ptx::mbarrier_init_fence();

@@ -30,35 +30,33 @@ class WgmmaUnpacker {
     }
   }
 
-  // Warp `warp` of kWarps, each of which has every kWarps-th step to itself: most instructions wait for the one before, and
-  // so two steps are under way. Lanes have neighbouring rows, the swizzle of which keeps them from each other's banks.
-  // That wgmma sees what is written is left to the consumers: here the fence would wait for more than this step.
+  // Warp `warp` of kWarps. Its lanes have neighbouring rows, the swizzle of which keeps them from each other's banks.
   __device__ __forceinline__ void unpack(const GemmArguments& args, int warp) const {
     typename Traits::Walk walk(args);
     wgmma_start<Traits>();
     RingPlace<Slots::kSlots> slots;
     RingPlace<Traits::STAGES> ring;
-    int turn = 0;
+    const int first_row = warp * 32 + lane_here();
     for (WgmmaTile tile; walk.next(tile);) {
       const unsigned before = unsigned(matrix_of(args, tile.batch) % 16);
 #pragma unroll 1
-      for (int step = 0; step < tile.steps; ++step, slots.advance(), ring.advance()) {
-        const bool mine = turn == warp;
-        turn = turn + 1 < kWarps ? turn + 1 : 0;
-        if (!mine) continue;
+      for (int step = 0; step < tile.steps; ++step) {
         const int left = args.k - (tile.first_step + step) * BLOCK_K;
         ptx::mbarrier_wait(shared_.empty(ring.stage), ring.phase ^ 1);
         ptx::mbarrier_wait(shared_.arrived(slots.stage), slots.phase);
         const unsigned slot = shared_.slot(slots.stage) + before, stage = shared_.b(ring.stage);
-#pragma unroll 2
-        for (int row = lane_here(); row < BLOCK_K; row += 32) {
+#pragma unroll 1
+        for (int row = first_row; row < BLOCK_K; row += kWarps * 32) {
           Slots::unpack(slot + row * (2 * args.n), stage, row, args.n, row < left);
         }
+        ptx::fence_async_proxy();
         __syncwarp();
         if (lane_here() == 0) {
           ptx::mbarrier_arrive(shared_.full(ring.stage));
           ptx::mbarrier_arrive(shared_.unpacked(slots.stage));
         }
+        slots.advance();
+        ring.advance();
       }
     }
   }
