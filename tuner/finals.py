@@ -23,7 +23,7 @@ __all__ = ["REFINE_S", "Decision", "Finals", "screened"]
 
 REFINE_S = 2.0
 LOADED_S = 1.2  # allowed to each of those that are tied, where they run alone: a quarter of it before times count,
-LOADED_TAKES_S = 0.5  # and then a few rounds; it takes about so much
+LOADED_TAKES_S = 0.5  # and then few rounds; about so much in all
 LOADED_ABOVE_US = 20.0  # shorter ones are seldom run for long without a pause
 MOST_LOADED = 4
 ALONE_S = 0.3  # for each finalist, where they cannot run together
@@ -114,11 +114,14 @@ class Finals:
         entrants = tied[:MOST_LOADED]
         if self.clock.shape_left < LOADED_TAKES_S * len(entrants):
             return {}
-        try:
-            measurements = self._ask(entrants, (), LOADED_S, alone=True).measurements
-        except WorkerDied:
-            return {}
-        return {name: one.time_us for name, one in measurements.items() if one.status == "ok" and one.time_us}
+        alone: dict[str, float] = {}
+        for trial in entrants:
+            try:
+                measurements = self._ask([trial], (), LOADED_S).measurements
+            except WorkerDied:
+                return {}
+            alone |= {name: one.time_us for name, one in measurements.items() if one.status == "ok" and one.time_us}
+        return alone
 
     def _defaults(self, chosen: Sequence[Trial]) -> list[Trial]:
         """Default configurations of the finalists' families: every winner is compared with its family's own.
@@ -161,11 +164,9 @@ class Finals:
         order = sorted(measurements, key=lambda name: measurements[name].time_us or 0.0)
         return RefineReply({name: measurements[name] for name in order}, (), {})
 
-    def _ask(
-        self, running: Sequence[Trial], peers: tuple[str, ...], seconds: float, *, alone: bool = False
-    ) -> RefineReply:
+    def _ask(self, running: Sequence[Trial], peers: tuple[str, ...], seconds: float) -> RefineReply:
         longest = max(trial.time_us or 0.0 for trial in running) / 1e6
-        message = Refine(tuple(trial.message for trial in running), peers, seconds, alone)
+        message = Refine(tuple(trial.message for trial in running), peers, seconds)
         reply = self.gpu.ask(message, LIMIT_S + seconds + LIMIT_TIMES * longest, self.meanwhile)
         if isinstance(reply, Failure):  # such as too little memory for all of them together
             raise WorkerDied(reply.status, reply.detail, reply.candidate)  # type: ignore[arg-type]

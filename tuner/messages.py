@@ -133,14 +133,12 @@ class ScreenReply:
 class Refine:
     """Verify in full, then time `candidates` interleaved with each other until told apart or out of rounds.
 
-    `peers` are library baselines ("cublas", "cublaslt") timed in the same rounds. With `alone`, candidates that
-    have been verified are timed one after the other, for at most `max_seconds` each.
+    `peers` are library baselines ("cublas", "cublaslt") timed in the same rounds.
     """
 
     candidates: tuple[Candidate, ...]
     peers: tuple[str, ...] = ()
     max_seconds: float = 2.0
-    alone: bool = False
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class PreparedProblem:
         return _guarded(candidate.name, screened)
 
     def refine(self, request: Refine, peers: LibraryPeers) -> RefineReply:
-        """Verify in full, then time all against each other and the peers; or each alone, as it was verified before."""
+        """Verify in full, then time all against each other and the peers."""
         failed: dict[str, Measurement] = {}
         with ExitStack() as stack:
             loaded: dict[str, LoadedCandidate] = {}
@@ -84,11 +84,8 @@ class PreparedProblem:
                 else:
                     loaded[candidate.name] = stack.enter_context(outcome)
             failed.update(self._reserve_for(loaded))
-            if request.alone:
-                refined = self._alone(_without(loaded, failed), request)
-            else:
-                failed.update(self._verified(_without(loaded, failed)))
-                refined = self._refined(_without(loaded, failed), request, peers)
+            failed.update(self._verified(_without(loaded, failed)))
+            refined = self._refined(_without(loaded, failed), request, peers)
         return RefineReply({**refined.measurements, **failed}, refined.ties, refined.peers, refined.peer_errors)
 
     def _screened(self, loaded: LoadedCandidate, stop_above_us: float | None) -> Measurement:
@@ -145,15 +142,6 @@ class PreparedProblem:
         candidates = {name: self._rotation(item) for name, item in loaded.items()}
         refined = refine(self._stopwatch, candidates, peers, self.sets, request.max_seconds)
         return replace(refined, peer_errors={**errors, **refined.peer_errors})
-
-    def _alone(self, loaded: Mapping[str, LoadedCandidate], request: Refine) -> Refined:
-        self.operands.prepare_timing()
-        measurements: dict[str, Measurement] = {}
-        for name, item in loaded.items():
-            run = {name: self._rotation(item)}
-            measurements |= refine(self._stopwatch, run, {}, self.sets, request.max_seconds).measurements
-        order = sorted(measurements, key=lambda name: measurements[name].time_us or 0.0)
-        return Refined({name: measurements[name] for name in order}, (), {}, {})
 
     def _runs_of_peers(self, names: tuple[str, ...], library: LibraryPeers) -> tuple[dict[str, Run], dict[str, str]]:
         runs: dict[str, Run] = {}

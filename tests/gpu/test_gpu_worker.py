@@ -143,21 +143,6 @@ def test_refinement_ranks_and_times_peers_in_the_same_run(worker: Worker, naive:
         assert 0 < reply.peers.get(peer, 1.0) < (reply.measurements[first].time_us or 0)
 
 
-def test_those_that_are_timed_alone_do_not_share_rounds(worker: Worker, naive: Naive) -> None:
-    """One after the other, each with a load of its own before; nothing ties, and no library runs beside them."""
-    problem = Problem(512, 512, 128)
-    prepare(worker, problem)
-    slower = naive(problem, "slower", BEFORE="for (i64 end = clock64() + 20000; clock64() < end;) {}")
-    began = time.perf_counter()
-    reply = worker.request(Refine((slower, naive(problem)), (), 0.8, alone=True), LIMIT_S)
-    assert isinstance(reply, RefineReply)
-    assert time.perf_counter() - began > 2 * 0.8 / 4
-    assert [one.status for one in reply.measurements.values()] == ["ok", "ok"]
-    assert list(reply.measurements)[1] == "slower"
-    assert all(one.samples >= 5 for one in reply.measurements.values())
-    assert (reply.ties, reply.peers, reply.peer_errors) == ((), {}, {})
-
-
 def test_fp32_peers_do_not_round_to_tf32(worker: Worker, naive: Naive) -> None:
     """At 4096 cubed the tensor cores would be five times faster than fp32 can be."""
     times = {}
