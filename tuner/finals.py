@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kt.cache.records import Measurement
-from kt.devices.roofline import floor
 from kt.tuner.messages import Failure, Refine, RefineReply
 from kt.tuner.pruning import lacking
 from kt.tuner.ptxas_log import first_error
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["REFINE_S", "Decision", "Finals", "screened"]
 
 REFINE_S = 2.0
-LOADED_S = 1.2  # allowed to each of those that are tied, where they run alone: a quarter of it before times count,
-LOADED_TAKES_S = 0.5  # and then few rounds; about so much in all
-LOADED_ABOVE_US = 20.0  # shorter ones are seldom run for long without a pause
-MOST_LOADED = 4
 ALONE_S = 0.3  # for each finalist, where they cannot run together
 LIMIT_S = 60.0  # after which the worker is ended, besides this many times the slowest finalist's time:
 LIMIT_TIMES = 500
@@ -93,35 +88,8 @@ class Finals:
             for name in reply.measurements.keys() - finals.keys():
                 self._drop(trials[name], reply.measurements[name])
             if any(trial.config.identity in finals for trial in chosen):
-                ties = [name for name in reply.ties if name in finals]
-                ranked = pick(finals, ties, trials)
-                if self._at_the_power_limit(ranked):
-                    ranked = pick(finals, ties, trials, self._alone_under_load(ranked))
+                ranked = pick(finals, [name for name in reply.ties if name in finals], trials)
                 return Decision(ranked, finals, reply.peers, reply.peer_errors)
-
-    def _at_the_power_limit(self, tied: Sequence[Trial]) -> bool:
-        """Whether energy may tell those that are tied apart: several of a problem that arithmetic limits."""
-        candidates = self.shape.candidates
-        limited = floor(candidates.problem, candidates.device).bound == "compute"
-        return len(tied) > 1 and limited and (tied[0].time_us or 0.0) >= LOADED_ABOVE_US
-
-    def _alone_under_load(self, tied: Sequence[Trial]) -> dict[str, float]:
-        """Microseconds by name of the fastest few, each run alone until the GPU is as slow as its power makes it.
-
-        Kernels that run in turn with others share their clock, whatever each of them costs in energy; one that runs
-        for long has the clock that its own power allows. None if the time is short.
-        """
-        entrants = tied[:MOST_LOADED]
-        if self.clock.shape_left < LOADED_TAKES_S * len(entrants):
-            return {}
-        alone: dict[str, float] = {}
-        for trial in entrants:
-            try:
-                measurements = self._ask([trial], (), LOADED_S).measurements
-            except WorkerDied:
-                return {}
-            alone |= {name: one.time_us for name, one in measurements.items() if one.status == "ok" and one.time_us}
-        return alone
 
     def _defaults(self, chosen: Sequence[Trial]) -> list[Trial]:
         """Default configurations of the finalists' families: every winner is compared with its family's own.
@@ -143,7 +111,7 @@ class Finals:
         running = self._with_binaries(entrants)
         while running:
             try:
-                return self._ask(running, self.peers, self._allowed(REFINE_S))
+                return self._ask(running, self.peers, REFINE_S)
             except WorkerDied as died:
                 guilty = [trial for trial in running if trial.config.identity == died.candidate]
                 for trial in guilty:
@@ -158,13 +126,14 @@ class Finals:
         measurements: dict[str, Measurement] = {}
         for trial in running:
             try:
-                measurements |= self._ask([trial], (), self._allowed(ALONE_S)).measurements
+                measurements |= self._ask([trial], (), ALONE_S).measurements
             except WorkerDied as died:
                 measurements[trial.config.identity] = Measurement(died.status, detail=died.detail)
         order = sorted(measurements, key=lambda name: measurements[name].time_us or 0.0)
         return RefineReply({name: measurements[name] for name in order}, (), {})
 
     def _ask(self, running: Sequence[Trial], peers: tuple[str, ...], seconds: float) -> RefineReply:
+        seconds = min(seconds, max(0.2, self.clock.shape_left))
         longest = max(trial.time_us or 0.0 for trial in running) / 1e6
         message = Refine(tuple(trial.message for trial in running), peers, seconds)
         reply = self.gpu.ask(message, LIMIT_S + seconds + LIMIT_TIMES * longest, self.meanwhile)
@@ -172,9 +141,6 @@ class Finals:
             raise WorkerDied(reply.status, reply.detail, reply.candidate)  # type: ignore[arg-type]
         assert isinstance(reply, RefineReply)
         return reply
-
-    def _allowed(self, seconds: float) -> float:
-        return min(seconds, max(0.2, self.clock.shape_left))
 
     def _with_binaries(self, entrants: Sequence[Trial]) -> list[Trial]:
         """Those with a binary; for results of an earlier run it comes from the cubin cache, or is made again."""

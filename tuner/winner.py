@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FIRST_FINALISTS",
     "FURTHER_BELOW_US",
-    "LOADED_TIE",
     "MOST_FINALISTS",
     "OF_A_STRUCTURE",
     "WITHIN",
@@ -35,7 +34,6 @@ OF_A_KIND = 2  # finalists that take turns alike and share steps or do not, at l
 OF_A_STRUCTURE = 2  # finalists besides the first that cut the problem up alike
 FURTHER_BELOW_US = 200_000.0  # further ones enter while one run of each takes no longer than this
 WITHIN = 1.08  # a finalist's screened time is at most this much above the best: beyond the noise of one screening
-LOADED_TIE = 0.01  # times of kernels that ran alone under load, one after the other, differ by so much for no reason
 WITHIN_OF_A_KIND = 1.15  # and that of a kind which has none yet: by so much may load change the order of kinds
 
 
@@ -87,39 +85,25 @@ def _kind(trial: Trial) -> tuple[object, object]:
     return choices.get("schedule"), choices.get("stream_k")
 
 
-def pick(
-    refined: Mapping[str, Measurement],
-    ties: Sequence[str],
-    trials: Mapping[str, Trial],
-    alone: Mapping[str, float] | None = None,
-) -> list[Trial]:
+def pick(refined: Mapping[str, Measurement], ties: Sequence[str], trials: Mapping[str, Trial]) -> list[Trial]:
     """The winner, then those tied with it, fastest first.
 
-    The winner is the simplest of the tied ones; if some ran alone under load, of those that are fastest there. If the
-    family's default configuration is among them, it must not be slower than that: what is recorded never loses to the
-    default.
+    The winner is the simplest of the tied ones. If the family's default configuration is among them, it must not be
+    slower than that: what is recorded never loses to the default.
 
     Args:
         refined: final measurements by name, those first that were faster in the same rounds; all are `ok`. One that
             left the finals early lost there, whatever its median: it comes from other rounds than the winner's.
         ties: names that could not be told apart from the fastest.
         trials: the trials by name.
-        alone: microseconds by name of tied ones that ran alone until the GPU was under load.
     """
     ranked = list(refined)
     tied = [trials[name] for name in ranked if name in {ranked[0], *ties}]
     defaults = [refined[trial.config.identity].time_us or 0.0 for trial in tied if trial.default]
     allowed = min(defaults, default=float("inf"))
     eligible = [trial for trial in tied if (refined[trial.config.identity].time_us or 0.0) <= allowed]
-    winner = min(_fastest_alone(eligible, alone or {}), key=simplicity)
+    winner = min(eligible, key=simplicity)
     return [winner, *(trial for trial in tied if trial is not winner)]
-
-
-def _fastest_alone(eligible: Sequence[Trial], alone: Mapping[str, float]) -> Sequence[Trial]:
-    """Those that are fastest alone under load, or all if none ran alone."""
-    times = [alone[trial.config.identity] for trial in eligible if trial.config.identity in alone]
-    limit = (1 + LOADED_TIE) * min(times, default=0.0)
-    return [trial for trial in eligible if alone.get(trial.config.identity, float("inf")) <= limit] or eligible
 
 
 def lost_by(measurement: Measurement, won: Measurement) -> float | None:

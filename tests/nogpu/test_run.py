@@ -1,6 +1,5 @@
 """`tune` with a worker and compilers that only pretend: every shape ends, with the configuration that is fastest."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ from kt.cache.store import Store
 from kt.problems import Problem
 from kt.tuner.messages import Refine
 from kt.tuner.request import Budget
-from kt.tuner.worker import WorkerDied
 from support.fake_run import ODD, SQUARE, TALL, Bench, FakeGpu, UnderLoad, Values, bowl, only, winner
 
 
@@ -110,48 +108,6 @@ def test_ties_go_to_the_simplest(bench: Bench) -> None:
     values = best.config.as_dict()
     assert (values["split_k"], values["stages"]) == (1, 2)
     assert len(best.ties) > 0
-
-
-class EnergyTells(FakeGpu):
-    """Tiles of 128 columns tie in turns, whatever their rows; alone under load 64 rows take least, then 32."""
-
-    def __init__(self, time_us: float = 50.0, *, fails_alone: bool = False) -> None:
-        tied = {"tile_n": 128, "tile_k": 16, "stages": 2, "split_k": 1}
-        super().__init__(lambda problem, values: time_us if tied.items() <= values.items() else 2 * time_us)
-        self.times_us = {16: 60.0, 32: 50.9, 64: 50.5, 128: 70.0}
-        self.fails_alone = fails_alone
-
-    def _refine(self, message: Refine) -> Any:
-        reply = super()._refine(message)
-        if len(message.candidates) > 1:
-            return reply
-        if self.fails_alone:
-            raise WorkerDied("crashed", "ended by signal 11")
-        took_us = self.times_us[self.refined[-1][0]["tile_m"]]
-        return replace(
-            reply, measurements={name: replace(one, time_us=took_us) for name, one in reply.measurements.items()}
-        )
-
-
-def test_of_those_tied_one_that_is_fastest_alone_under_load_wins(bench: Bench) -> None:
-    """By more than what runs one after the other differ by; within that the simpler one wins."""
-    bench.gpu = gpu = EnergyTells()
-    best = winner(only(bench.tune(SQUARE, strategy="exhaustive")))
-    assert (best.config.as_dict()["tile_m"], best.measurement.time_us) == (32, 50.0), "the time is that of the rounds"
-    assert sorted(tie.as_dict()["tile_m"] for tie in best.ties) == [16, 64]
-    gpu.times_us[32] = 51.1
-    assert winner(only(bench.tune(SQUARE, strategy="exhaustive", retune=True))).config.as_dict()["tile_m"] == 64
-
-
-@pytest.mark.parametrize("reason", ["bandwidth limits", "it is over soon", "it fails alone", "the budget ends"])
-def test_those_tied_do_not_run_alone_if(reason: str, bench: Bench) -> None:
-    """The simplest wins then, as among any that are tied."""
-    bench.gpu = EnergyTells(19.0 if reason == "it is over soon" else 50.0, fails_alone=reason == "it fails alone")
-    problem = Problem(2048, 1, 2048) if reason == "bandwidth limits" else SQUARE
-    budget = Budget(seconds=1.0) if reason == "the budget ends" else Budget()
-    best = winner(only(bench.tune(problem, strategy="exhaustive", budget=budget)))
-    assert best.config.as_dict()["tile_m"] == 16
-    assert (min(map(len, bench.gpu.refined)) == 1) == (reason == "it fails alone")
 
 
 def test_the_winner_is_never_slower_than_the_default(bench: Bench) -> None:
