@@ -69,7 +69,12 @@ def test_the_readme_shows_what_the_results_say() -> None:
     readme = (ROOT / "README.md").read_text()
     found = re.search(r"<!-- python3 benchmarks/report\.py (.+) -->\n((?:\|.*\n)+)", readme)
     assert found
-    parts = [re.split(r"[{}]", word) for word in found[1].split()]
-    paths = [f"{before}{name}{after}" for before, names, after in parts for name in names.split(",")]
-    suites = [report.read_suite(ROOT / path) for path in paths]
+    suites = [report.read_suite(ROOT / path) for word in found[1].split() for path in _expanded(word)]
     assert found[2].rstrip() == report.table(suites)
+
+
+def _expanded(word: str) -> list[str]:
+    """A word as the shell expands it: each name of a group in braces in turn."""
+    before, _, rest = word.partition("{")
+    names, _, after = rest.partition("}")
+    return [f"{before}{name}{after}" for name in names.split(",")]
