@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from kt.export.contents import Contents, formats_of, known_device
 from kt.export.kernels import Kernel, on_device
-from kt.export.runnable import which_run
+from kt.export.runnable import launches_of
 from kt.problems import DTYPES, LAYOUTS, Problem, Signature
 from kt.problems.dtypes import OUTPUT_BYTES
 from kt.problems.problem import MAX_ALIGNMENT
@@ -28,8 +28,9 @@ WORD = 4  # bytes: what is aligned to less comes to shared memory by way of regi
 Rows = Literal["all", "copied", "none"]
 _ROWS: tuple[Rows, ...] = get_args(Rows)
 
-# Sizes of which a kernel computes some if it can compute any problem at all; aligned in most layouts.
-_PROBES = ((8, 64, 64), (64, 8, 64))
+# Sizes of which a kernel computes some if it can compute any problem at all, those of the built-in spaces first.
+_PROBES = ((8, 64, 64), (64, 8, 64), *product((1, 8, 64, 256), (1, 8, 64, 256), (1, 16, 64)))
+_USES: tuple[dict[str, int], ...] = ({}, {"beta": 1}, {"batch": 2})
 
 
 def add_tiny(result: Contents) -> None:
@@ -38,7 +39,7 @@ def add_tiny(result: Contents) -> None:
     for (identity, _), sample in samples.items():
         device = known_device(identity)
         for kernel in _kernels(result, sample, device.compute_capability):
-            if any(which_run(kernel, kernel.config.runtime, _probes(kernel.signature), device)):
+            if any(launches_of(kernel, kernel.config.runtime, probe, device) for probe in _probes(kernel.signature)):
                 variant = result.kernels.add(kernel, kernel.config.runtime)
                 if variant not in result.tiny:
                     result.tiny.append(variant)
@@ -65,7 +66,7 @@ def _configs(space: SearchSpace) -> Iterator[Config]:
 
 def _narrowed(space: SearchSpace, tiny: Tiny) -> SearchSpace:
     """The space of tiny problems: so what a kernel can compute says which ones it is taken for, in C++ as well."""
-    kept = [rule for rule in space.constraints if rule.reason not in tiny.although]
+    kept = [rule for rule in space.constraints if rule not in tiny.although]
     return replace(space, constraints=(*kept, Constraint(tiny.when, "tiny problems")))
 
 
@@ -82,8 +83,17 @@ def _signature(sample: Problem, layout: str, rows: Rows, config: Config) -> Sign
     return Signature(dtype, accumulator, output, layout, epilogue, aligned["a"], aligned["b"], aligned["c"])
 
 
-def _probes(signature: Signature) -> list[Problem]:
+def _probes(signature: Signature) -> Iterator[Problem]:
     summed, output = signature.accumulator, signature.out_dtype
-    return [
-        Problem(m, n, k, signature.dtype, signature.layout, accumulator=summed, out_dtype=output) for m, n, k in _PROBES
-    ]
+    for use, (m, n, k) in product(_USES, _PROBES):
+        yield Problem(
+            m,
+            n,
+            k,
+            signature.dtype,
+            signature.layout,
+            accumulator=summed,
+            out_dtype=output,
+            epilogue=signature.epilogue,
+            **use,
+        )

@@ -80,12 +80,12 @@ class Tiny:
     Attributes:
         choose: values of parameters and run-time parameters; what it leaves out is chosen in every way.
         when: whether a problem is tiny.
-        although: reasons of constraints that need not be met: what breaks them is slower, and not wrong.
+        although: constraints that need not be met: what breaks them is slower, and not wrong.
     """
 
     choose: Mapping[str, Value]
     when: Expression
-    although: tuple[str, ...] = ()
+    although: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from kt.errors import InputError
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 MAX_VALUES = 4096
+MOST_TINY = 8  # configurations for tiny problems: a header has each for every layout and three alignments
 _LIMIT = 2**31 - 1
 _WORD = re.compile(r"[A-Za-z0-9_.+-]+")
 _OF_MAP = {
@@ -115,12 +117,20 @@ def read_tiny(document: Document, scope: Scope, offered: Choices, constraints: t
         return None
     found = _row(document, ("tiny",), document.data["tiny"], ("choose", "when"), ("although",))
     choose = _choices(document, ("tiny", "choose"), found["choose"], offered)
+    left = {name: values for name, values in offered.items() if name not in choose}
+    count = prod(map(len, left.values()))
+    if count > MOST_TINY:
+        place = ("tiny", "choose")
+        names = ", ".join(name for name, values in left.items() if len(values) > 1)
+        raise fail(
+            document, place, f"leaves {count} configurations; a header takes at most {MOST_TINY}", f"choose {names} too"
+        )
     when = scope.expression(("tiny", "when"), found["when"])
     place = ("tiny", "although")
     although = entries(document, place, found["although"], "reasons") if "although" in found else []
-    reasons = {rule.reason for rule in constraints}
-    named = tuple(choice(document, (*place, index), reason, reasons) for index, reason in enumerate(although))
-    return Tiny(choose, when, named)
+    reasons = list(dict.fromkeys(rule.reason for rule in constraints))
+    named = {choice(document, (*place, index), reason, reasons) for index, reason in enumerate(although)}
+    return Tiny(choose, when, tuple(rule for rule in constraints if rule.reason in named))
 
 
 def read_derived(document: Document, scope: Scope, taken: Choices) -> dict[str, Expression]:

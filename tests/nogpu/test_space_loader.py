@@ -31,6 +31,7 @@ from kt.search_spaces.scope import _GIVEN
 from kt.search_spaces.space import Config, SearchSpace, Tiny, Value
 
 DOCS = Path(__file__).parents[2] / "docs" / "search-spaces.md"
+TINY = "{tile_m: 32, tile_n: 64, thread: 4}"  # leaves copies and slices
 
 SPACE = """\
 op: gemm
@@ -126,9 +127,11 @@ def test_starts_name_some_choices(load: Any) -> None:
 
 def test_what_is_taken_for_tiny_problems(load: Any) -> None:
     """Some choices, when they are taken, and the reasons of constraints that do not count then; none is fine."""
-    tiny = load(SPACE + "tiny: {choose: {tile_m: 32}, when: m * n <= tile_m, although: [whole warps]}\n").tiny
-    assert (tiny.choose, tiny.when.text, tiny.although) == ({"tile_m": 32}, "m * n <= tile_m", ("whole warps",))
-    assert load(SPACE + "tiny: {choose: {}, when: m == 1}\n").tiny.although == ()
+    space = load(SPACE + f"tiny: {{choose: {TINY}, when: m * n <= tile_m, although: [whole warps]}}\n")
+    assert (space.tiny.choose["tile_m"], space.tiny.when.text) == (32, "m * n <= tile_m")
+    assert [rule.reason for rule in space.tiny.although] == ["whole warps"]
+    assert all(rule in space.constraints for rule in space.tiny.although)
+    assert load(SPACE + f"tiny: {{choose: {TINY}, when: m == 1}}\n").tiny.although == ()
     assert load(SPACE).tiny is None
 
 
@@ -200,9 +203,13 @@ def test_what_is_taken_for_tiny_problems(load: Any) -> None:
         ("derived:", "tiny: {choose: {tile_m: 64}}\nderived:", "space.yaml:14:7: tiny has no `when`", "add when"),
         ("derived:", "tiny: {choose: {tile_m: 48}, when: m == 1}\nderived:",
          "space.yaml:14:25: tiny.choose.tile_m is 48; the values of tile_m are 32, 64, 128", "choose"),
-        ("derived:", "tiny: {choose: {}, when: mm == 1}\nderived:", "`mm == 1` names mm, which is not known", ""),
-        ("derived:", "tiny: {choose: {}, when: m == 1, although: [whole warp]}\nderived:",
+        ("derived:", f"tiny: {{choose: {TINY}, when: mm == 1}}\nderived:",
+         "`mm == 1` names mm, which is not known", ""),
+        ("derived:", f"tiny: {{choose: {TINY}, when: m == 1, although: [whole warp]}}\nderived:",
          "tiny.although[0] is the text whole warp; it must be one of", "mean whole warps?"),
+        ("derived:", "tiny: {choose: {tile_m: 64, copy: plain}, when: m == 1}\nderived:",
+         "space.yaml:14:16: tiny.choose leaves 27 configurations; a header takes at most 8",
+         "choose tile_n, thread, split_k too"),
         # expressions
         ("require: threads <= 1024", "require: thraeds <= 1024",
          "space.yaml:18:15: constraints[0].require: `thraeds <= 1024` names thraeds, which is not known; did you mean"
@@ -290,7 +297,7 @@ def test_digest_covers_what_matters_only(load: Any) -> None:
         ("threads <= 1024,", "'threads   <=  1024',"),
         ("whole warps", "full warps"),
         ("derived:", "starts: [{tile_m: 128, thread: 8}]\nderived:"),
-        ("derived:", "tiny: {choose: {tile_m: 128}, when: m < 9}\nderived:"),
+        ("derived:", f"tiny: {{choose: {TINY}, when: m < 9}}\nderived:"),
     ):
         assert space_digest(load(replaced(old, new))) == digest
     for old, new in (

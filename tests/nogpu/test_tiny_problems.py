@@ -16,8 +16,9 @@ from kt.export.kernels import Kernel, on_device
 from kt.export.runnable import launches_of
 from kt.problems import DTYPES, LAYOUTS, Problem
 from kt.problems.ranges import Range, RangedShape
+from kt.search_spaces.expression import parse
 from kt.search_spaces.loader import builtin_spaces
-from kt.search_spaces.space import SearchSpace
+from kt.search_spaces.space import Constraint, SearchSpace
 
 H200 = modelled("h200")
 SPACES = {space.family: space for space in builtin_spaces()}
@@ -144,7 +145,7 @@ def test_a_kernel_is_given_nothing_that_it_cannot_run() -> None:
     """The family's own constraints count as ever, but for the one that is slower and not wrong."""
     known, space = header_of(), SPACES["skinny"]
     assert space.tiny is not None
-    strict = [rule for rule in space.constraints if rule.reason not in space.tiny.although]
+    strict = [rule for rule in space.constraints if rule not in space.tiny.although]
     assert len(strict) == len(space.constraints) - 1
     for problem in everything():
         chosen = pick(known, problem, H200)
@@ -208,3 +209,42 @@ def test_the_kernel_is_one_that_a_search_may_find() -> None:
         config = space.config({**space.default, **space.tiny.choose, "streamed": streamed})
         kernel = on_device(space, config, Problem(*sizes, dtype).signature, (9, 0))
         assert launches_of(kernel, config.runtime, Problem(*sizes, dtype), H200) is not None
+
+
+@pytest.mark.parametrize(
+    ("when", "problem"),
+    [
+        ("m == 1", Problem(1, 200, 16)),
+        ("short <= 8 and k <= 32 and long <= 32", Problem(4, 8, 16)),
+        ("short <= 8 and beta != 0", Problem(8, 64, 64, beta=1.0)),
+        ("short <= 8 and batch > 1", Problem(8, 64, 64, batch=3)),
+        ("short <= 8 and 100 // (m - 8) > 0", Problem(64, 4, 64)),
+    ],
+)
+def test_a_space_says_itself_what_is_tiny(when: str, problem: Problem) -> None:
+    """Whatever its condition: also if few problems meet it, or it has no value for some."""
+    skinny = SPACES["skinny"]
+    assert skinny.tiny is not None
+    spaces = {**SPACES, "skinny": replace(skinny, tiny=replace(skinny.tiny, when=parse(when, "here")))}
+    known = collect([of_default(Problem(2048, 2048, 2048))], spaces)
+    assert is_taken(known, problem)
+    assert not is_taken(known, Problem(8, 4096, 4096))
+
+
+def test_a_constraint_without_a_value_for_small_problems_does_not_end_an_export() -> None:
+    skinny = SPACES["skinny"]
+    rule = Constraint(parse("n // 64 % (m // 16) == 0", "here"), "ours")
+    spaces = {**SPACES, "skinny": replace(skinny, constraints=(*skinny.constraints, rule))}
+    assert not is_taken(collect([of_default(Problem(2048, 2048, 2048))], spaces), Problem(8, 64, 64))
+
+
+def test_what_narrows_a_space_counts_for_tiny_problems_whatever_its_reason() -> None:
+    """`although` means the rules of the space that has it."""
+    skinny = SPACES["skinny"]
+    assert skinny.tiny is not None
+    reason = skinny.tiny.although[0].reason
+    rule = Constraint(parse("m > 100 or tile_s < 8", "here"), reason)
+    spaces = {**SPACES, "skinny": replace(skinny, constraints=(*skinny.constraints, rule))}
+    known = collect([of_default(Problem(2048, 2048, 2048))], spaces)
+    assert not is_taken(known, Problem(4, 64, 64))
+    assert is_taken(known, Problem(200, 4, 64))
