@@ -123,7 +123,10 @@ def read_tiny(document: Document, scope: Scope, offered: Choices, constraints: t
         place = ("tiny", "choose")
         names = ", ".join(name for name, values in left.items() if len(values) > 1)
         raise fail(
-            document, place, f"leaves {count} configurations; a header takes at most {MOST_TINY}", f"choose {names} too"
+            document,
+            place,
+            f"leaves {plural(count, 'configuration')}; a header takes at most {MOST_TINY}",
+            f"choose {names} too",
         )
     when = scope.expression(("tiny", "when"), found["when"])
     place = ("tiny", "although")
