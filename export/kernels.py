@@ -14,7 +14,7 @@ from kt.problems.dtypes import OUTPUT_BYTES
 from kt.search_spaces.launch import violated
 from kt.search_spaces.space import Config, SearchSpace, Value
 
-__all__ = ["Kernel", "Kernels", "Variant", "generic", "of_winner", "on_device"]
+__all__ = ["Kernel", "Kernels", "Variant", "generic", "of_winner", "on_device", "problem_of"]
 
 NEWEST = 999  # a compute capability beyond all
 
@@ -154,6 +154,13 @@ def layouts_of(signature: Signature) -> tuple[Signature, ...]:
     return tuple(replace(signature, layout=layout) for layout in LAYOUTS)
 
 
+def problem_of(signature: Signature, m: int, n: int, k: int, **others: int) -> Problem:
+    """A dense problem of the signature's formats and layout; `others` are further fields of `Problem`."""
+    dtype, layout, epilogue = signature.dtype, signature.layout, signature.epilogue
+    accumulator, output = signature.accumulator, signature.out_dtype
+    return Problem(m, n, k, dtype, layout, accumulator=accumulator, out_dtype=output, epilogue=epilogue, **others)
+
+
 def _number(device: Device) -> int:
     return device.compute_capability[0] * 10 + device.compute_capability[1]
 
@@ -166,8 +173,6 @@ def _devices(space: SearchSpace) -> list[Device]:
 
 def _probes(signature: Signature, device: Device) -> Iterator[dict[str, int | float | str]]:
     for m, n, k in _PROBES:
-        problem = Problem(
-            m, n, k, signature.dtype, signature.layout, accumulator=signature.accumulator, out_dtype=signature.out_dtype
-        )
+        problem = problem_of(signature, m, n, k)
         aligned = {f"align_{name}": getattr(signature, f"align_{name}") for name in "abc"}
         yield {**device.names(), **problem.names(), **aligned}

@@ -14,7 +14,7 @@ from itertools import product
 from typing import Literal, get_args
 
 from kt.export.contents import Contents, formats_of, known_device
-from kt.export.kernels import Kernel, on_device
+from kt.export.kernels import Kernel, on_device, problem_of
 from kt.export.runnable import launches_of
 from kt.problems import DTYPES, LAYOUTS, Problem, Signature
 from kt.problems.dtypes import OUTPUT_BYTES
@@ -84,16 +84,5 @@ def _signature(sample: Problem, layout: str, rows: Rows, config: Config) -> Sign
 
 
 def _probes(signature: Signature) -> Iterator[Problem]:
-    summed, output = signature.accumulator, signature.out_dtype
     for use, (m, n, k) in product(_USES, _PROBES):
-        yield Problem(
-            m,
-            n,
-            k,
-            signature.dtype,
-            signature.layout,
-            accumulator=summed,
-            out_dtype=output,
-            epilogue=signature.epilogue,
-            **use,
-        )
+        yield problem_of(signature, m, n, k, **use)

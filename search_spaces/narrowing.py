@@ -46,16 +46,16 @@ def narrow_by(space: SearchSpace, document: Document) -> SearchSpace:
     runtime = _other_values(document, "runtime", space.runtime, space.parameters)
     offered = {**parameters, **runtime}
     constraints = space.constraints + read_constraints(document, Scope(document, offered, space.derived))
-    starts = tuple(start for start in space.starts if all(value in offered[name] for name, value in start.items()))
-    tiny = space.tiny
-    if tiny is not None and any(value not in offered[name] for name, value in tiny.choose.items()):
-        tiny = None
-    narrowed = replace(
-        space, parameters=parameters, runtime=runtime, constraints=constraints, starts=starts, tiny=tiny,
-        source=document.path,
-    )  # fmt: skip
+    starts = tuple(start for start in space.starts if _are_offered(start, offered))
+    tiny = space.tiny if space.tiny and _are_offered(space.tiny.choose, offered) else None
+    narrowed = replace(space, parameters=parameters, runtime=runtime, constraints=constraints, starts=starts, tiny=tiny)
+    narrowed = replace(narrowed, source=document.path)
     asked = {**space.default, **read_default(document, offered)}
     return replace(narrowed, default=_default(document, narrowed, asked))
+
+
+def _are_offered(choices: Mapping[str, Value], offered: Mapping[str, Collection[Value]]) -> bool:
+    return all(value in offered[name] for name, value in choices.items())
 
 
 def _other_values(document: Document, key: str, known: Choices, elsewhere: Choices) -> dict[str, tuple[Value, ...]]:

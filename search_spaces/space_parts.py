@@ -117,23 +117,23 @@ def read_tiny(document: Document, scope: Scope, offered: Choices, constraints: t
         return None
     found = _row(document, ("tiny",), document.data["tiny"], ("choose", "when"), ("although",))
     choose = _choices(document, ("tiny", "choose"), found["choose"], offered)
-    left = {name: values for name, values in offered.items() if name not in choose}
-    count = prod(map(len, left.values()))
-    if count > MOST_TINY:
-        place = ("tiny", "choose")
-        names = ", ".join(name for name, values in left.items() if len(values) > 1)
-        raise fail(
-            document,
-            place,
-            f"leaves {plural(count, 'configuration')}; a header takes at most {MOST_TINY}",
-            f"choose {names} too",
-        )
+    _check_few(document, choose, offered)
     when = scope.expression(("tiny", "when"), found["when"])
     place = ("tiny", "although")
     although = entries(document, place, found["although"], "reasons") if "although" in found else []
     reasons = list(dict.fromkeys(rule.reason for rule in constraints))
     named = {choice(document, (*place, index), reason, reasons) for index, reason in enumerate(although)}
     return Tiny(choose, when, tuple(rule for rule in constraints if rule.reason in named))
+
+
+def _check_few(document: Document, choose: Mapping[str, Value], offered: Choices) -> None:
+    """What `tiny.choose` leaves out is chosen in every way: there must be few."""
+    left = {name: values for name, values in offered.items() if name not in choose}
+    count = prod(map(len, left.values()))
+    if count > MOST_TINY:
+        problem = f"leaves {plural(count, 'configuration')}; a header takes at most {MOST_TINY}"
+        names = ", ".join(name for name, values in left.items() if len(values) > 1)
+        raise fail(document, ("tiny", "choose"), problem, f"choose {names} too")
 
 
 def read_derived(document: Document, scope: Scope, taken: Choices) -> dict[str, Expression]:

@@ -255,12 +255,11 @@ class Auto:
         promising = starts[: trusted + self.DOUBTED]
         family = dict(zip(named.numbers.tolist(), named.family.tolist(), strict=True))
         in_family: Counter[int] = Counter()
-        early: list[int] = []
+        late: dict[int, bool] = {}
         for number in promising:
-            if in_family[family[number]] < self.EARLY:
-                early.append(number)
+            late[number] = in_family[family[number]] >= self.EARLY
             in_family[family[number]] += 1
-        return list(dict.fromkeys((*early, *promising)))
+        return sorted(promising, key=late.__getitem__)
 
     def _explored(self, landscape: Landscape, order: Indices, chosen: list[int], count: int) -> list[int]:
         """Rows drawn from all that are plausible, in the order of expectation."""
